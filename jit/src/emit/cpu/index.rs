@@ -34,6 +34,15 @@ pub(super) enum Step {
 }
 
 impl Index {
+    /// An index that moves by one element.
+    pub fn by_one(expr: ir::Expr) -> Index {
+        Index {
+            expr,
+            step: Step::Unit,
+            distance: None,
+        }
+    }
+
     /// The index at a position.
     pub fn at(&self, position: &ir::Expr) -> ir::Expr {
         self.expr.at(position)

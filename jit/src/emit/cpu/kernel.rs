@@ -93,8 +93,6 @@ pub(super) struct Writer<'a> {
     pub tile: Option<Tile>,
     /// The argument that is the distance of the rows of the product that is taken up, or of the operand computed.
     pub pitch: Option<Name>,
-    /// Whether the kernel writes memory before all of an iteration is read.
-    pub stores_early: bool,
 }
 
 /// A fused node as its kernel walks it.
@@ -217,7 +215,6 @@ fn planned<'a>(
         staged: FxHashMap::default(),
         tile: None,
         pitch: None,
-        stores_early: false,
     };
     (writer, needed)
 }
@@ -238,6 +235,8 @@ struct Work {
     walks: Vec<(Source, usize)>,
     /// Bytes of each thread.
     local: usize,
+    /// Whether memory is written before all of an iteration is read.
+    stores_early: bool,
 }
 
 impl Writer<'_> {
@@ -308,7 +307,7 @@ impl Writer<'_> {
         if let Some(tile) = self.tile.clone() {
             self.stage_loads(&tile);
         }
-        let work = self.work(policy.target.l2);
+        let mut work = self.work(policy.target.l2);
         self.pipelined = self.find_pipelined();
         let mut body = Block::new();
         let Work { rows, cut, .. } = &work;
@@ -350,7 +349,7 @@ impl Writer<'_> {
             ],
         );
         let (params, rerolled) = state.into_inner();
-        (self.params, self.stores_early) = (params, rerolled.stores);
+        (self.params, work.stores_early) = (params, rerolled.stores);
         (kernel, work)
     }
 
@@ -392,6 +391,7 @@ impl Writer<'_> {
             cut,
             walks,
             local,
+            stores_early: false,
         }
     }
 
@@ -445,7 +445,7 @@ impl Writer<'_> {
         let node = self.node;
         let Printed { text, needs } = print(kernel);
         self.choose_streams(needed, target, &work);
-        let in_place = match self.stores_early {
+        let in_place = match work.stores_early {
             true => Vec::new(),
             false => self.in_place(needed),
         };

@@ -1,6 +1,6 @@
 //! The loop over units of work, and the stages of a row.
 
-use crate::emit::cpu::index::{Index, Step};
+use crate::emit::cpu::index::Index;
 use crate::emit::cpu::kernel::Writer;
 use crate::emit::cpu::pieces::Pieces;
 use crate::emit::cpu::value::At;
@@ -114,11 +114,7 @@ impl Writer<'_> {
         self.pitch = Some(pitch);
         let row = self.nested(&flat_index(&self.node.iter, 0));
         let base = self.base(row * pitch);
-        Index {
-            expr: Expr::from(base) + Expr::Position,
-            step: Step::Unit,
-            distance: None,
-        }
+        Index::by_one(Expr::from(base) + Expr::Position)
     }
 
     /// Declares the variables of a row by its number, and gives them with their extents, the last first.

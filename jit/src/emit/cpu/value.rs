@@ -35,11 +35,6 @@ pub(super) const COUNT: Expr = Expr::Name(Name::Local(Local::Count));
 /// Most parts of an expression that is written once for each lane.
 const LANE_PARTS: usize = 12;
 
-/// Of how many parts an expression is made.
-fn parts(e: &Expr) -> usize {
-    1 + e.parts().into_iter().map(parts).sum::<usize>()
-}
-
 /// Whether an expression is the lane that a loop over lanes is at.
 fn is_lane(e: &Expr) -> bool {
     matches!(e, Expr::Name(Name::Local(Local::Lane)))
@@ -305,7 +300,7 @@ impl Writer<'_> {
 
     /// A vector of all lanes, from an expression of the lane that has few parts.
     fn of_lanes(&self, dtype: DType, lane: &Expr, at: At<'_>) -> Option<Expr> {
-        if at.lanes.is_some() || self.lanes < 2 || parts(lane) > LANE_PARTS {
+        if at.lanes.is_some() || self.lanes < 2 || lane.part_count() > LANE_PARTS {
             return None;
         }
         let number = |l: usize| move |e: &Expr| is_lane(e).then_some(Expr::Integer(l as i64));

@@ -242,6 +242,12 @@ impl Expr {
         }
     }
 
+    /// Of how many parts it is made, itself included.
+    pub fn part_count(&self) -> usize {
+        let parts = self.parts().into_iter();
+        1 + parts.map(Expr::part_count).sum::<usize>()
+    }
+
     /// Changes every part, innermost first, then itself.
     pub fn rewrite(&mut self, change: &mut impl FnMut(&mut Expr)) {
         match self {

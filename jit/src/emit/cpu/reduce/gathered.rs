@@ -142,16 +142,7 @@ impl Writer<'_> {
             self.staged.insert(v, run);
             before.push((v, index));
             let expr = Expr::Position - left;
-            let step = Step::Unit;
-            let distance = None;
-            self.indices.insert(
-                v,
-                Index {
-                    expr,
-                    step,
-                    distance,
-                },
-            );
+            self.indices.insert(v, Index::by_one(expr));
         }
         before
     }

@@ -6,7 +6,7 @@
 //! foresee, so those of the next tile are asked for.
 
 use crate::body::{BodyOp, Value};
-use crate::emit::cpu::index::{Index, Step};
+use crate::emit::cpu::index::Index;
 use crate::emit::cpu::kernel::Writer;
 use crate::expr::Var;
 use crate::kernel::ir::{
@@ -84,16 +84,7 @@ impl Writer<'_> {
         for &v in &tile.loads {
             let row = Expr::from(Self::loop_name(tile.row)) - Local::TileRow;
             let expr = row * COLUMNS as i64 + Expr::Position - Local::TileColumn;
-            let step = Step::Unit;
-            let distance = None;
-            self.indices.insert(
-                v,
-                Index {
-                    expr,
-                    step,
-                    distance,
-                },
-            );
+            self.indices.insert(v, Index::by_one(expr));
             self.staged.insert(v, Name::of(Part::Staged, v));
         }
     }

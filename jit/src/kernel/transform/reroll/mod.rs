@@ -13,8 +13,8 @@ mod order;
 mod turns;
 
 use crate::kernel::ir::{Arguments, Block, Expr, Kernel, Name, Role, Stmt};
-use nodes::{Node, Nodes};
-use rustc_hash::FxHashMap;
+use nodes::{Node, Nodes, changes, weigh};
+use rustc_hash::{FxHashMap, FxHashSet};
 use turns::Replaced;
 
 /// Fewest turns of a loop.
@@ -84,6 +84,14 @@ impl Around<'_> {
         self.definitions.get(&name)
     }
 
+    /// Forgets what is computed of variables that change.
+    fn forget(&mut self, changed: &FxHashSet<Name>) {
+        let reads = |e: &Expr| matches!(e, Expr::Name(name) if changed.contains(name));
+        if !changed.is_empty() {
+            self.definitions.retain(|_, value| !value.any(&reads));
+        }
+    }
+
     /// Whether names are arguments of one type.
     fn in_one_table(&self, names: &[Name]) -> bool {
         let pointer = |i: u32| self.arguments.pointers.get(i as usize);
@@ -123,25 +131,32 @@ impl Around<'_> {
 
 /// Whether computing a definition again takes as long as reading a variable.
 fn is_cheap(e: &Expr) -> bool {
-    fn parts(e: &Expr) -> usize {
-        1 + e.parts().into_iter().map(parts).sum::<usize>()
-    }
     let leaves = |e: &Expr| {
         matches!(
             e,
             Expr::Name(_) | Expr::Integer(_) | Expr::Infix(..) | Expr::Prefix(..) | Expr::Cast(_)
         )
     };
-    parts(e) <= 24 && !e.any(&|part| !leaves(part))
+    e.part_count() <= 24 && !e.any(&|part| !leaves(part))
 }
 
+/// Makes what repeats within a block loops.
 fn block(all: &mut Block, around: &mut Around<'_>, weight: usize) {
-    let outer = around.definitions.clone();
+    if weigh(all) <= weight {
+        return;
+    }
+    let mut declared = Vec::new();
     for stmt in &mut all.0 {
+        // In a loop, what is changed at its end is changed before its next turn.
+        let changed = changes(stmt, &FxHashSet::default());
+        around.forget(&changed);
         match stmt {
-            Stmt::Declare(v) if v.constant => {
-                if let Some(value) = v.value.as_ref().filter(|e| is_cheap(e)) {
+            Stmt::Declare(v) => {
+                around.definitions.remove(&v.name);
+                let value = v.value.as_ref().filter(|e| v.constant && is_cheap(e));
+                if let Some(value) = value {
                     around.definitions.insert(v.name, value.clone());
+                    declared.push(v.name);
                 }
             }
             Stmt::For(l) => block(&mut l.body, around, weight),
@@ -153,7 +168,9 @@ fn block(all: &mut Block, around: &mut Around<'_>, weight: usize) {
             _ => {}
         }
     }
-    around.definitions = outer;
+    for name in declared {
+        around.definitions.remove(&name);
+    }
     straight(all, around, weight);
 }
 
@@ -165,9 +182,6 @@ fn straight(all: &mut Block, around: &mut Around<'_>, weight: usize) {
     let Some(Nodes { nodes, tail }) = Nodes::of(all, around.arguments) else {
         return;
     };
-    if nodes.iter().map(|n| n.weight).sum::<usize>() <= weight {
-        return;
-    }
     around.tail = tail;
     let before = around.done.loops;
     let pieces = split(order::by_steps(nodes), around, weight);
@@ -225,12 +239,12 @@ fn split(mut nodes: Vec<Node>, around: &mut Around<'_>, weight: usize) -> Vec<Pi
         let counts: Vec<usize> = behind.iter().map(|node| node.stmts.len()).collect();
         let all = behind.iter_mut().flat_map(|node| node.stmts.drain(..));
         let mut end: Vec<Stmt> = stmts.drain(..).chain(all).collect();
-        let (count, mine) = (end.len(), end.len() - counts.iter().sum::<usize>());
+        let (count, of_loop) = (end.len(), end.len() - counts.iter().sum::<usize>());
         end.append(&mut around.tail);
         around.tail = end;
         out.extend(split(nodes, around, weight));
         let mut end = around.tail.drain(..count);
-        stmts.extend(end.by_ref().take(mine));
+        stmts.extend(end.by_ref().take(of_loop));
         for (node, count) in behind.iter_mut().zip(counts) {
             node.stmts.extend(end.by_ref().take(count));
         }

@@ -1,7 +1,7 @@
 //! The statements of a block as a graph: which of them compute what others use.
 
 use crate::kernel::ir::{
-    Access, Arguments, Block, Expr, Extent, Local, Name, Part, Prefix, Stmt, Type,
+    Access, Arguments, Axis, Block, Expr, Extent, Local, Name, Part, Prefix, Stmt, Type,
 };
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::hash::{Hash, Hasher};
@@ -128,21 +128,28 @@ impl Nodes {
     }
 }
 
-/// Whether a statement may be put in another place.
+/// Whether a statement may be put in another place. A loop over steps is left where it is: another around it would hide the
+/// number of its turn.
 fn is_plain(stmt: &Stmt) -> bool {
-    matches!(
-        stmt,
-        Stmt::Declare(_)
-            | Stmt::Assign(..)
-            | Stmt::Call(_)
-            | Stmt::If(..)
-            | Stmt::For(_)
-            | Stmt::Scope(_)
-    )
+    match stmt {
+        Stmt::For(l) => l.axis != Axis::Step,
+        Stmt::Declare(_) | Stmt::Assign(..) | Stmt::Call(_) | Stmt::If(..) | Stmt::Scope(_) => true,
+        _ => false,
+    }
+}
+
+/// Of how many parts of expressions a block is made, each statement counted for some.
+pub(super) fn weigh(block: &Block) -> usize {
+    let of = |stmt: &Stmt| {
+        let expressions = stmt.expressions().into_iter().map(Expr::part_count);
+        let blocks = stmt.blocks().into_iter().map(weigh);
+        STATEMENT + expressions.chain(blocks).sum::<usize>()
+    };
+    block.iter().map(of).sum()
 }
 
 /// The variables of blocks around it that a statement changes. `values` are those of its block that are no arrays.
-fn changes(stmt: &Stmt, values: &FxHashSet<Name>) -> FxHashSet<Name> {
+pub(super) fn changes(stmt: &Stmt, values: &FxHashSet<Name>) -> FxHashSet<Name> {
     let mut found = Changes {
         values,
         own: FxHashSet::default(),

@@ -188,6 +188,43 @@ fn memory_that_is_written_and_read_keeps_its_order() {
     untouched(body);
 }
 
+// Each of the bases is the row times something when it is declared, and the row is counted up before the steps read them.
+#[test]
+fn what_is_computed_of_a_variable_that_changed_is_not_computed_again() {
+    let base = |step: u32| Name::Base(step);
+    let mut body = vec![Stmt::variable(Local::Row, Type::INDEX, 3)];
+    for step in 0..6 {
+        let value = Expr::from(Local::Row) * Name::Param(step);
+        body.push(Stmt::constant(base(step), Type::INDEX, value));
+    }
+    body.push(Stmt::update(Local::Row, Infix::Add, 1));
+    let mut steps = vec![constant(0, load(0))];
+    for step in 0..6 {
+        let place = Expr::from(Name::Pointer(1)) + base(step);
+        let row = Function::Support("load", DType::F32, LANES as u16);
+        steps.push(constant(1 + 2 * step, Expr::call(row, [place])));
+        steps.push(constant(
+            2 + 2 * step,
+            value(2 * step) - value(1 + 2 * step),
+        ));
+    }
+    steps.push(store(2, value(12)));
+    let along = Loop::over(Local::Column, 0, 64).along(Axis::Vector);
+    body.push(along.each(Block(steps)));
+    let mut made = kernel(2, 1, Block(Vec::new()));
+    made.arguments.params = 6;
+    made.functions[0].block = Block(body);
+    let of = |mut kernel: Kernel| {
+        assert_eq!(verify(&kernel), Ok(()), "{kernel}");
+        let mut params = (0..6).collect();
+        reroll(&mut kernel, &mut params, &[], 20).loops
+    };
+    assert_eq!(of(made.clone()), 0);
+    // With the row as it was, they may be.
+    made.functions[0].block.0.remove(7);
+    assert_eq!(of(made), 1);
+}
+
 #[test]
 fn few_or_unlike_steps_are_left_alone() {
     let two: Vec<Stmt> = recurrence().into_iter().take(7).collect();

@@ -283,7 +283,8 @@ impl Turns<'_, '_> {
         if let Some((name, ..)) = self.read.iter().find(|read| read.2 == value) {
             return (*name).into();
         }
-        let name = Name::of(Part::Stepped, self.first_name + self.read.len() as u32);
+        let name = Name::of(Part::Stepped, self.around.names);
+        self.around.names += 1;
         self.read.push((name, ty, value));
         name.into()
     }
