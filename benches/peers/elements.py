@@ -3,10 +3,9 @@
     python3 benches/peers/elements.py
 """
 
-import statistics
-import time
-
 import torch
+
+from medians import microseconds
 
 torch.set_num_threads(2)
 torch.manual_seed(0)
@@ -35,11 +34,4 @@ CASES = {
 }
 
 for name, (inputs, program) in CASES.items():
-    for _ in range(20):
-        program(*inputs)
-    times = []
-    for _ in range(200):
-        start = time.perf_counter()
-        program(*inputs)
-        times.append(time.perf_counter() - start)
-    print(f"{name:20} {statistics.median(times) * 1e6:9.1f} us")
+    print(f"{name:20} {microseconds(lambda: program(*inputs)):9.1f} us")

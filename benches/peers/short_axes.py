@@ -3,10 +3,9 @@
     python3 benches/peers/short_axes.py
 """
 
-import statistics
-import time
-
 import torch
+
+from medians import microseconds
 
 torch.set_num_threads(2)
 torch.manual_seed(0)
@@ -86,11 +85,4 @@ CASES = {
 
 for name, (shapes, program) in CASES.items():
     inputs = [torch.randn(shape) for shape in shapes]
-    for _ in range(20):
-        program(*inputs)
-    times = []
-    for _ in range(200):
-        start = time.perf_counter()
-        program(*inputs)
-        times.append(time.perf_counter() - start)
-    print(f"{name:16} {statistics.median(times) * 1e6:9.1f} us")
+    print(f"{name:16} {microseconds(lambda: program(*inputs)):9.1f} us")
