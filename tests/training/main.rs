@@ -12,3 +12,4 @@ mod optim;
 mod programs;
 mod reference;
 mod structs;
+mod updates;

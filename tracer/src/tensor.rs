@@ -1,7 +1,7 @@
 //! The tensor handle, and what can be asked of it without running anything.
 
 use crate::form::Kind;
-use crate::history::{History, Value};
+use crate::history::{Held, History, Value};
 use crate::mode;
 use crate::node::handle::Handle;
 use crate::node::{Facts, Node, NodeArc, NodeInput, Status};
@@ -100,13 +100,14 @@ impl Tensor {
     /// The value with another history.
     pub(crate) fn with_history(&self, history: Option<Arc<History>>) -> Tensor {
         let handle = self.value.handle.clone();
+        let history = history.map(Held::new);
         Tensor::of_value(Value { handle, history })
     }
 
     /// How it was computed from what requires a gradient.
     #[inline]
     pub(crate) fn history(&self) -> Option<&Arc<History>> {
-        self.value.history.as_ref()
+        self.value.history.as_deref()
     }
 
     /// The node.

@@ -3,7 +3,6 @@
 use crate::form::Kind;
 use crate::history::Operand as Kept;
 use crate::history::Operation;
-use crate::history::Value;
 use crate::node::NodeInput;
 use crate::record::record;
 use crate::{Input, Tensor, trace};
@@ -44,15 +43,8 @@ impl Recorder {
             location: operation.location,
         };
         let operand = |operand: &Kept| match operand {
-            Kept::Tensor {
-                kind,
-                value,
-                history,
-            } => {
-                let tensor = value.as_ref().map(|kept| {
-                    let (handle, history) = (kept.handle().clone(), history.clone());
-                    Tensor::of_value(Value { handle, history })
-                });
+            Kept::Tensor { kind, .. } => {
+                let tensor = operand.value().map(Tensor::of_value);
                 Operand::Value(recorder.know(kind.clone(), tensor))
             }
             Kept::Number(number) => {

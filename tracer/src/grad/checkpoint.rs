@@ -3,9 +3,7 @@
 //! Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
 
 use super::sweep;
-use crate::history::{
-    self, From, History, Of, Operand, Operation, Pullback, Rule, Source, Step, Value,
-};
+use crate::history::{self, From, History, Of, Operand, Operation, Pullback, Rule, Step, Value};
 use crate::record::record;
 use crate::{Input, Tensor, mode, trace};
 use ferrotrace_runtime::{Error, Result};
@@ -56,10 +54,12 @@ impl Segment {
         let mut outer: Vec<Value> = Vec::new();
         let mut steps = Vec::new();
         for history in sweep::reachable([last], start + 1) {
-            let Source::Operation(operation) = &history.source else {
+            if history.has_ended() {
+                return None;
+            }
+            let Some(operation) = history.computed_by() else {
                 continue;
             };
-            let operation = operation.lock().clone()?;
             if !matches!(operation.rule, Rule::Operator) {
                 continue;
             }

@@ -1,7 +1,7 @@
 //! What a trace recorded between values of outside and its results.
 
 use crate::Tensor;
-use crate::history::{History, Operation, Source, Value};
+use crate::history::{History, Operation, Value};
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
 
@@ -15,10 +15,8 @@ pub(crate) struct Inner {
 
 /// The operation of a history that was recorded in a trace and has not ended.
 fn within(history: &History, trace: u64) -> Option<Arc<Operation>> {
-    match &history.source {
-        Source::Operation(operation) if history.trace == trace => operation.lock().clone(),
-        _ => None,
-    }
+    let inside = history.trace == trace;
+    inside.then(|| history.computed_by()).flatten()
 }
 
 impl Inner {
@@ -46,7 +44,7 @@ impl Inner {
             found.push(history);
         }
         found.sort_unstable_by_key(|history| history.order);
-        let address = |value: &Value| value.history.as_ref().map(Arc::as_ptr);
+        let address = |value: &Value| value.history.as_deref().map(Arc::as_ptr);
         let mut through: FxHashSet<*const History> = outer.iter().filter_map(address).collect();
         found.retain(|history| {
             let operation = within(history, trace);

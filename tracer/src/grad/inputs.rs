@@ -2,7 +2,7 @@
 
 use super::apart::apart;
 use super::{like, sweep};
-use crate::history::{History, Source};
+use crate::history::History;
 use crate::structs::TensorStruct;
 use crate::{Tensor, mode};
 use ferrotrace_runtime::Result;
@@ -45,9 +45,8 @@ impl<X: TensorStruct> Inputs<X> {
         }
         let own = self.required.iter().filter_map(Tensor::history);
         let own: FxHashSet<*const History> = own.map(Arc::as_ptr).collect();
-        let beyond = |history: &Arc<History>| {
-            matches!(history.source, Source::Leaf(_)) && !own.contains(&Arc::as_ptr(history))
-        };
+        let beyond =
+            |history: &Arc<History>| history.is_first() && !own.contains(&Arc::as_ptr(history));
         let histories = values.iter().filter_map(Tensor::history);
         sweep::reachable(histories, 0).iter().any(beyond)
     }

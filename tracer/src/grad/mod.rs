@@ -1,7 +1,7 @@
 //! Reverse-mode differentiation: gradients are more trace.
 //!
 //! Operations on tensors that [require a gradient](Tensor::requires_grad) keep what their gradient rules need
-//! (`history.rs`). A gradient is found by going through these histories backwards (`sweep.rs`); each operator's rule
+//! (`history/`). A gradient is found by going through these histories backwards (`sweep.rs`); each operator's rule
 //! (`Operator::vjp` in `kernels`, applied in `pull.rs`) records further operations through a builder (`builder.rs`). Nothing runs: forward,
 //! backward and update are flushed, fused and planned together.
 
@@ -37,8 +37,10 @@ use std::sync::Arc;
 /// The gradients of a loss of one element: for each of `tensors`, the derivative of `loss` by each of its elements.
 ///
 /// Gradients are tensors that can be differentiated again. A tensor that the loss does not depend on has a gradient of
-/// zeros. What is differentiated keeps its history, so that more gradients can be asked of it: a program that keeps losses
-/// keeps [detached](Tensor::detach) ones, or uses [`backward`](Tensor::backward), which ends it.
+/// zeros. What is differentiated keeps its history as long as a tensor is held that a gradient could be asked by: loops that
+/// replace their parameters, `w = &w - gradient * 0.1`, keep that of one step. A program that holds both its losses and what
+/// they were all computed from keeps [detached](Tensor::detach) losses, or uses [`backward`](Tensor::backward), which ends
+/// their history.
 ///
 /// What is computed of a gradient is part of the trace too. In a Newton loop, or wherever a direction that is computed of a
 /// gradient is added to the variables whose gradient is taken again, the direction is differentiated as well, unless it is
@@ -251,5 +253,5 @@ fn at(
 pub(crate) fn leaves_trace(history: &Arc<History>, trace: u64) -> bool {
     sweep::reachable([history], 0)
         .iter()
-        .any(|history| matches!(history.source, Source::Leaf(_)) && history.trace != trace)
+        .any(|history| history.is_first() && history.trace != trace)
 }

@@ -90,8 +90,7 @@ pub(super) fn pull(
 /// The result of an operation, if it was kept, with its history.
 fn of_result(history: &Arc<History>, operation: &Operation) -> Option<Tensor> {
     let handle = operation.result.as_ref()?.handle().clone();
-    let history = Some(history.clone());
-    Some(Tensor::of_value(Value { handle, history }))
+    Some(Tensor::of_handle(handle).with_history(Some(history.clone())))
 }
 
 fn by_operator(

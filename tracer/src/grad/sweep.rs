@@ -41,9 +41,7 @@ pub(super) fn reachable<'a>(
         if history.order < least || !seen.insert(Arc::as_ptr(&history)) {
             continue;
         }
-        if let Source::Operation(operation) = &history.source
-            && let Some(operation) = &*operation.lock()
-        {
+        if let Some(operation) = history.computed_by() {
             stack.extend(operation.operands.iter().filter_map(Kept::live).cloned());
         }
         found.push(history);
@@ -86,9 +84,7 @@ pub(crate) fn gradients(
     let mut through: FxHashSet<Address> = asked().map(Arc::as_ptr).collect();
     let targets = through.clone();
     for history in &histories {
-        if let Source::Operation(operation) = &history.source
-            && let Some(operation) = &*operation.lock()
-        {
+        if let Some(operation) = history.computed_by() {
             let mut operands = operation.operands.iter().filter_map(Kept::live);
             if operands.any(|operand| through.contains(&Arc::as_ptr(operand))) {
                 through.insert(Arc::as_ptr(history));
@@ -123,9 +119,7 @@ pub(super) fn backward(
         return Ok(());
     };
     let histories = reachable([history], 0);
-    let outside = |history: &&Arc<History>| {
-        matches!(history.source, Source::Leaf(_)) && history.trace != trace::current()
-    };
+    let outside = |history: &&Arc<History>| history.is_first() && history.trace != trace::current();
     if trace::current() != 0 && histories.iter().any(|history| outside(&history)) {
         // Nor would it leave this error in the leaves: the function runs at each call.
         trace::observe_value(trace::current());
@@ -294,13 +288,13 @@ fn run(
         if let Some(gradient) = &whole {
             note(history, gradient)?;
         }
-        let Source::Operation(operation) = &history.source else {
-            continue;
-        };
-        let Some(operation) = operation.lock().clone() else {
+        if history.has_ended() {
             return Err(Error::argument(
                 "an earlier backward pass ended its history: ask `grad` for several gradients of one loss",
             ));
+        }
+        let Some(operation) = history.computed_by() else {
+            continue;
         };
         let flows = |operand: &Kept| {
             let live = operand.live();

@@ -59,7 +59,7 @@ impl Several for Explicit {
             let own = history::of_part(history.clone(), kind, number, location, trace::current());
             let history =
                 (mode::keeps_history() && handle.node().facts.dtype.is_float()).then_some(own);
-            Tensor::of_value(Value { handle, history })
+            Tensor::of_handle(handle).with_history(history)
         };
         let stacks = self.stacks.iter().zip(results - self.stacks.len()..);
         let stacks = stacks.map(stack).collect();

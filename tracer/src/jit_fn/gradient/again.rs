@@ -47,7 +47,9 @@ impl Again {
             }
         }
         for (number, gradient) in gradients.iter().enumerate() {
-            let history = gradient.as_ref().and_then(|value| value.history.clone());
+            let history = gradient
+                .as_ref()
+                .and_then(|value| value.history.as_deref().cloned());
             if let Some(history) = history.filter(|history| history.is_live()) {
                 origins.push(Origin::Part(number));
                 operands.push((joint.parts[number].clone(), history));

@@ -124,7 +124,7 @@ impl Joint {
             .map(|g| g.as_ref().and_then(|_| places.next()));
         let gradients: Vec<Option<Place>> = gradients.collect();
         let of_argument = |value: &Value| {
-            let same = |tensor: &Tensor| match (tensor.history(), &value.history) {
+            let same = |tensor: &Tensor| match (tensor.history(), value.history.as_deref()) {
                 (Some(a), Some(b)) => Arc::ptr_eq(a, b),
                 _ => false,
             };
@@ -136,7 +136,7 @@ impl Joint {
             let target = match (of_argument(value), &value.history) {
                 (Some(number), _) => Target::Argument(number),
                 (None, Some(history)) if !node.facts.is_argument && !node.facts.traced => {
-                    let (history, array) = (history.clone(), node.array()?);
+                    let (history, array) = (Arc::clone(history), node.array()?);
                     Target::Captured { history, array }
                 }
                 _ => return None,

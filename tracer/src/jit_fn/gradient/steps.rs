@@ -3,9 +3,7 @@
 use super::call::Kept;
 use super::constants::{Constants, drawn_as, recorded_as};
 use crate::form::Edge;
-use crate::history::{
-    self, From, History, Of, Operand, Operation, Pullback, Rule, Source, Step, Value,
-};
+use crate::history::{self, From, History, Of, Operand, Operation, Pullback, Rule, Step, Value};
 use crate::jit_fn::replay::{Draws, Numbers, Recorded};
 use crate::node::handle::Handle;
 use crate::node::{NodeArc, NodeInput};
@@ -98,7 +96,8 @@ impl Steps {
         numbers: &Numbers,
     ) -> Option<Steps> {
         let targets = outer.iter().enumerate();
-        let target = |(n, value): (usize, &Value)| Some((Arc::as_ptr(value.history.as_ref()?), n));
+        let target =
+            |(n, value): (usize, &Value)| Some((Arc::as_ptr(value.history.as_deref()?), n));
         let mut finder = Finder {
             steps: FxHashMap::default(),
             targets: targets.filter_map(target).collect(),
@@ -106,10 +105,7 @@ impl Steps {
         };
         let mut steps = Vec::new();
         for history in histories {
-            let Source::Operation(operation) = &history.source else {
-                return None;
-            };
-            let operation = operation.lock().clone()?;
+            let operation = history.computed_by()?;
             let operands = operation.operands.iter().map(|o| finder.operand(o));
             let operands: Vec<Given> = operands.collect::<Option<_>>()?;
             push(&mut steps, &operation, operands, &finder)?;

@@ -4,6 +4,10 @@
 //! trace does not. It keeps the operands and results that the operator's gradient rule reads, and of the others their shapes
 //! alone.
 
+mod held;
+
+pub(crate) use held::Held;
+
 use crate::form::Kind;
 use crate::mode;
 use crate::node::NodeInput;
@@ -11,6 +15,7 @@ use crate::node::handle::{Handle, Kept};
 use ferrotrace_kernels::op::gradient::{Reads, reads};
 use ferrotrace_kernels::{ArgMeta, Op};
 use ferrotrace_runtime::{Result, Scalar};
+use held::Links;
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
 use std::fmt;
@@ -24,7 +29,7 @@ pub(crate) struct Value {
     /// The value.
     pub handle: Handle,
     /// Nothing for what no gradient is asked of.
-    pub history: Option<Arc<History>>,
+    pub history: Option<Held>,
 }
 
 /// How a value was computed.
@@ -35,6 +40,7 @@ pub(crate) struct History {
     /// The `jit` trace it was recorded in; 0 outside of one.
     pub trace: u64,
     pub source: Source,
+    links: Links,
 }
 
 /// Where a gradient goes to.
@@ -42,14 +48,25 @@ pub(crate) struct History {
 pub(crate) enum Source {
     /// A tensor that a gradient was required of, with what backward passes summed up.
     Leaf(Mutex<Option<Handle>>),
-    /// On to the operands of an operation; nothing once a backward pass has ended the history.
-    Operation(Mutex<Option<Arc<Operation>>>),
+    /// On to the operands of an operation.
+    Operation(Mutex<Past>),
     /// Nowhere: of integers, and of what was computed of them alone, no gradient can be asked.
     Integers {
         /// The first operation that gave integers.
         op: &'static str,
         location: &'static Location<'static>,
     },
+}
+
+/// What is left of how a result was computed.
+#[derive(Debug)]
+pub(crate) enum Past {
+    /// The operation.
+    Known(Arc<Operation>),
+    /// Nothing: a backward pass has ended the history.
+    Ended,
+    /// Nothing: no tensor is held that a gradient could reach through it.
+    Released,
 }
 
 /// An operation with what its gradient needs.
@@ -180,7 +197,8 @@ impl Operand {
         let Operand::Tensor { value, history, .. } = self else {
             return None;
         };
-        let (handle, history) = (value.as_ref()?.handle().clone(), history.clone());
+        let handle = value.as_ref()?.handle().clone();
+        let history = history.clone().map(Held::new);
         Some(Value { handle, history })
     }
 
@@ -203,30 +221,43 @@ pub(crate) fn latest() -> u64 {
 }
 
 impl History {
-    fn new(source: Source, trace: u64) -> Arc<History> {
+    fn new(source: Source, operands: usize, trace: u64) -> Arc<History> {
         Arc::new(History {
             order: ORDER.fetch_add(1, Relaxed) + 1,
             trace,
             source,
+            links: Links::new(operands),
         })
     }
 
     /// Of a tensor that a gradient is required of.
     pub fn leaf(trace: u64) -> Arc<History> {
-        History::new(Source::Leaf(Mutex::new(None)), trace)
+        History::new(Source::Leaf(Mutex::new(None)), 0, trace)
     }
 
     /// Of the result of an operation.
     pub fn operation(operation: Operation, trace: u64) -> Arc<History> {
-        History::new(
-            Source::Operation(Mutex::new(Some(Arc::new(operation)))),
-            trace,
-        )
+        // What keeps all operands is a recording that is read as a whole later: none of it is released before.
+        if mode::keeps_all() {
+            let past = Past::Known(Arc::new(operation));
+            return History::new(Source::Operation(Mutex::new(past)), 1, trace);
+        }
+        let operation = Arc::new(operation);
+        let live = || operation.operands.iter().filter_map(Operand::live);
+        let past = Past::Known(operation.clone());
+        let history = History::new(Source::Operation(Mutex::new(past)), live().count(), trace);
+        for operand in live() {
+            if !operand.links.link(&history) && history.links.lose_operand() {
+                history.release();
+            }
+        }
+        release(operation);
+        history
     }
 
     /// Of the result of an operation that gives integers.
     fn integers(op: &'static str, location: &'static Location<'static>) -> Arc<History> {
-        History::new(Source::Integers { op, location }, 0)
+        History::new(Source::Integers { op, location }, 0, 0)
     }
 
     /// Whether gradients go anywhere from here.
@@ -234,12 +265,53 @@ impl History {
         !matches!(self.source, Source::Integers { .. })
     }
 
+    /// Whether gradients go to this history and no further: to a leaf, or to a result of which nothing is left.
+    pub fn is_first(&self) -> bool {
+        match &self.source {
+            Source::Leaf(_) => true,
+            Source::Operation(past) => matches!(*past.lock(), Past::Released),
+            Source::Integers { .. } => false,
+        }
+    }
+
+    /// The operation that gave the result, unless it has ended or was released.
+    pub fn computed_by(&self) -> Option<Arc<Operation>> {
+        match &self.source {
+            Source::Operation(past) => match &*past.lock() {
+                Past::Known(operation) => Some(operation.clone()),
+                Past::Ended | Past::Released => None,
+            },
+            Source::Leaf(_) | Source::Integers { .. } => None,
+        }
+    }
+
+    /// Whether a backward pass has ended it.
+    pub fn has_ended(&self) -> bool {
+        match &self.source {
+            Source::Operation(past) => matches!(*past.lock(), Past::Ended),
+            Source::Leaf(_) | Source::Integers { .. } => false,
+        }
+    }
+
     /// Ends the history of an operation: what it kept goes.
     pub fn end(&self) {
-        if let Source::Operation(operation) = &self.source
-            && let Some(operation) = operation.lock().take()
-        {
+        if let Some(operation) = self.replace_operation(Past::Ended) {
             release(operation);
+        }
+    }
+
+    /// The operation, of which `left` is left.
+    fn replace_operation(&self, left: Past) -> Option<Arc<Operation>> {
+        let Source::Operation(past) = &self.source else {
+            return None;
+        };
+        let mut past = past.lock();
+        match &*past {
+            Past::Known(_) => match std::mem::replace(&mut *past, left) {
+                Past::Known(operation) => Some(operation),
+                Past::Ended | Past::Released => None,
+            },
+            Past::Ended | Past::Released => None,
         }
     }
 }
@@ -258,10 +330,9 @@ fn release(operation: Arc<Operation>) {
                 history: Some(history),
                 ..
             } = operand
-                && let Some(mut history) = Arc::into_inner(history)
-                && let Source::Operation(operation) = &mut history.source
+                && let Some(history) = Arc::into_inner(history)
             {
-                stack.extend(operation.get_mut().take());
+                stack.extend(history.replace_operation(Past::Ended));
             }
         }
     }
@@ -269,11 +340,7 @@ fn release(operation: Arc<Operation>) {
 
 impl Drop for History {
     fn drop(&mut self) {
-        if let Source::Operation(operation) = &mut self.source
-            && let Some(operation) = operation.get_mut().take()
-        {
-            release(operation);
-        }
+        self.end();
     }
 }
 
@@ -286,7 +353,7 @@ pub(crate) enum Of<'a> {
 impl Of<'_> {
     fn history(&self) -> Option<Arc<History>> {
         match self {
-            Of::Value(value) => value.history.clone(),
+            Of::Value(value) => value.history.as_deref().cloned(),
             Of::Number(_) => None,
         }
     }
@@ -307,7 +374,7 @@ impl Of<'_> {
             Of::Value(value) => Operand::Tensor {
                 kind: value.handle.node().facts.kind.clone(),
                 value: elements.then(|| Kept::new(value.handle.clone())),
-                history: value.history.clone(),
+                history: value.history.as_deref().cloned(),
             },
             Of::Number(number) => Operand::Number(number.clone()),
         }

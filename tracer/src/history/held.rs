@@ -1,0 +1,129 @@
+//! Which histories a gradient can still go through.
+//!
+//! A gradient goes from a loss to tensors that the program holds. A history is of use while a tensor of it is held, or one
+//! that it was computed from. References go from results to operands, and keep what a held result was computed from; the
+//! links here go from operands to results, and release what no gradient can be asked through. So a loop that computes its
+//! parameters from gradients, `w = &w - &grad(&loss, &[&w])[0] * 0.1`, keeps the history of one step, not of all.
+
+use super::{History, release};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+/// A history that a tensor holds: gradients by that tensor can be asked.
+#[derive(Debug)]
+pub(crate) struct Held(Arc<History>);
+
+impl Held {
+    pub fn new(history: Arc<History>) -> Held {
+        history.links.held.fetch_add(1, Ordering::Relaxed);
+        Held(history)
+    }
+}
+
+impl Deref for Held {
+    type Target = Arc<History>;
+
+    fn deref(&self) -> &Arc<History> {
+        &self.0
+    }
+}
+
+impl Clone for Held {
+    fn clone(&self) -> Held {
+        Held::new(self.0.clone())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.0.links.held.fetch_sub(1, Ordering::AcqRel) == 1 {
+            lose(self.0.links.abandoned());
+        }
+    }
+}
+
+type Results = SmallVec<[Weak<History>; 2]>;
+
+/// What decides whether a history is of use.
+#[derive(Debug)]
+pub(super) struct Links {
+    /// The tensors that hold it.
+    held: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The operands whose histories are of use.
+    operands: usize,
+    /// The histories computed from this one, while it is of use. Some may be gone.
+    results: Results,
+}
+
+impl Links {
+    /// Of a history that no tensor holds yet, with so many operands of use.
+    pub fn new(operands: usize) -> Links {
+        let results = Results::new();
+        Links {
+            held: AtomicUsize::new(0),
+            state: Mutex::new(State { operands, results }),
+        }
+    }
+
+    /// Links a result, if this history is of use.
+    pub fn link(&self, result: &Arc<History>) -> bool {
+        let mut state = self.state.lock();
+        if state.operands == 0 && self.held.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let results = &mut state.results;
+        if results.len() == results.capacity() {
+            results.retain(|result| result.strong_count() > 0);
+            if results.len() > results.capacity() / 2 {
+                results.reserve(results.capacity());
+            }
+        }
+        results.push(Arc::downgrade(result));
+        true
+    }
+
+    /// The results that this history was of use to, if it no longer is.
+    fn abandoned(&self) -> Results {
+        let mut state = self.state.lock();
+        match state.operands == 0 && self.held.load(Ordering::Acquire) == 0 {
+            true => std::mem::take(&mut state.results),
+            false => Results::new(),
+        }
+    }
+
+    /// Notes that an operand is of no use any more; whether it was the last.
+    pub fn lose_operand(&self) -> bool {
+        let mut state = self.state.lock();
+        state.operands -= 1;
+        state.operands == 0
+    }
+}
+
+/// Notes that an operand of these histories is of no use any more, and so on to theirs.
+fn lose(mut results: Results) {
+    while let Some(result) = results.pop() {
+        if let Some(result) = result.upgrade()
+            && result.links.lose_operand()
+        {
+            result.release();
+            results.extend(result.links.abandoned());
+        }
+    }
+}
+
+impl History {
+    /// Releases what an operation keeps, if no gradient can be asked through it.
+    pub(super) fn release(&self) {
+        if let Some(operation) = self.replace_operation(super::Past::Released) {
+            release(operation);
+        }
+    }
+}
