@@ -325,3 +325,42 @@ fn text_does_not_grow_with_steps() {
         run(&tridiagonal(systems, n), &arrays, 0.0);
     }
 }
+
+/// A recurrence over rows, each scaled by a number of its own, and a walk back through its states if so asked.
+fn scaled_rows(n: usize, back: bool) -> String {
+    let ty = "f32[40]";
+    let mut p = Steps::new(&[(DType::F32, [n, 40])], false);
+    let mut states = vec![p.push(ty, "select(%0) {dim: 0, index: 0}")];
+    for i in 1..n {
+        let number = p.slot(0.5 + i as f64 / 64.0, DType::F32);
+        let scaled = p.push(ty, &format!("mul(%{}, {number})", states[i - 1]));
+        let row = p.push(ty, &format!("select(%0) {{dim: 0, index: {i}}}"));
+        states.push(p.push(ty, &format!("add(%{scaled}, %{row})")));
+    }
+    let mut sum = states[n - 1];
+    for state in states[..n - 1].iter().rev().filter(|_| back) {
+        let number = p.slot(0.25, DType::F32);
+        let scaled = p.push(ty, &format!("mul(%{sum}, {number})"));
+        sum = p.push(ty, &format!("sub(%{state}, %{scaled})"));
+    }
+    p.returning(&[sum])
+}
+
+/// One text for programs that differ in the number of their steps alone.
+#[test]
+fn numbers_of_steps_share_a_text() {
+    let texts = |n: usize| plan(&scaled_rows(n, false)).explain().sources().to_vec();
+    let first = texts(30);
+    assert!(first[0].contains("step < "), "{first:?}");
+    for n in [31, 38, 60, 77] {
+        let other = texts(n);
+        let lines = first.iter().zip(&other);
+        let mut lines = lines.flat_map(|(a, b)| a.lines().zip(b.lines()));
+        assert_eq!(lines.find(|(a, b)| a != b), None, "{n} steps");
+        assert_eq!(first, other, "{n} steps");
+    }
+    for (n, back) in [(30, false), (77, false), (30, true), (61, true)] {
+        let rows = noise(&[n, 40], n as u64);
+        run(&scaled_rows(n, back), &[rows], 0.0);
+    }
+}

@@ -4,7 +4,7 @@
 //! combined at the end of the row. **Outer**: the vector axis is the last row variable, a block of which is worked on
 //! at once while the columns (there a strided reduction) are walked; accumulators and row values are arrays of vectors.
 
-use crate::body::{MaskId, Source, Value};
+use crate::body::{MaskId, Number, Source, Value};
 use crate::emit::cpu::chunks::Chunks;
 use crate::emit::cpu::index::Index;
 use crate::emit::cpu::lanes::{differ, lanes, prefers_outer, scalars};
@@ -20,7 +20,9 @@ use crate::emit::reciprocal::use_reciprocals;
 use crate::emit::{Emitted, Panels, Pointer, update};
 use crate::expr::{self, Var};
 use crate::kernel::ir::{self, Block, Expr, Kernel, Launch, Name, Role};
-use crate::kernel::transform::{Rerolled, apply, draw_ahead, fence, outline, reroll};
+use crate::kernel::transform::{
+    Arranged, Rerolled, apply, arrange, draw_ahead, fence, outline, reroll,
+};
 use crate::policy::Policy;
 use crate::print::c::{Printed, print};
 use crate::schedule::{FusedNode, Moment, merge_loops};
@@ -63,6 +65,7 @@ pub(super) struct Writer<'a> {
     pub params: Vec<i64>,
     pub pointers: Vec<Pointer>,
     pub pointer_types: Vec<DType>,
+    pub numbers: Vec<Number>,
     /// What is computed of a row's indices.
     pub preamble: Block,
     pub bases: u32,
@@ -198,6 +201,7 @@ fn planned<'a>(
         params: Vec::new(),
         pointers: Vec::new(),
         pointer_types: Vec::new(),
+        numbers: node.body.numbers().to_vec(),
         preamble: Block::new(),
         bases: 0,
         row_parts: FxHashMap::default(),
@@ -333,6 +337,7 @@ impl Writer<'_> {
         let plain = !by_panels && node.stores.iter().all(|store| store.update.is_none());
         let built = self.functions(main, finish);
         let flags: Vec<usize> = self.streams.iter().map(|s| s.0).collect();
+        let arranged = RefCell::new(None);
         let state = RefCell::new((std::mem::take(&mut self.params), Rerolled::default()));
         let kernel = apply(
             built,
@@ -346,11 +351,35 @@ impl Writer<'_> {
                 ("draw ahead", &draw_ahead),
                 ("outline", &|kernel| outline(kernel, &costly)),
                 ("fence", &fence),
+                ("arrange", &|kernel| {
+                    let (params, done) = &mut *state.borrow_mut();
+                    if done.loops > 0 {
+                        *arranged.borrow_mut() = arrange(kernel, params);
+                    }
+                }),
             ],
         );
         let (params, rerolled) = state.into_inner();
         (self.params, work.stores_early) = (params, rerolled.stores);
+        if let Some(arranged) = arranged.into_inner() {
+            self.arrange(arranged);
+        }
         (kernel, work)
+    }
+
+    /// Puts arguments in the order that the kernel was given.
+    fn arrange(&mut self, arranged: Arranged) {
+        let Arranged {
+            pointers,
+            numbers,
+            params,
+        } = arranged;
+        self.pointers = pointers.iter().map(|&i| self.pointers[i]).collect();
+        self.numbers = numbers.iter().map(|&i| self.numbers[i]).collect();
+        for (at, ..) in &mut self.streams {
+            let new = params.iter().position(|old| *old == Some(*at));
+            *at = new.unwrap_or(*at);
+        }
     }
 
     /// Cuts the rows into units of work.
@@ -487,7 +516,7 @@ impl Writer<'_> {
             pointers: self.pointers,
             params: self.params,
             streams: self.streams,
-            numbers: node.body.numbers().to_vec(),
+            numbers: self.numbers,
             node: node.clone(),
         }
     }

@@ -1,6 +1,7 @@
 //! Statements one after another.
 
 use super::expr::Expr;
+use super::name::Name;
 use super::stmt::Stmt;
 
 /// Statements in order.
@@ -26,6 +27,11 @@ impl Block {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Shows every name that its statements mention, but for those of declarations.
+    pub fn visit_names(&self, see: &mut impl FnMut(Name)) {
+        self.iter().for_each(|stmt| stmt.visit_names(see));
     }
 
     /// Changes every expression of its statements, and of those within them, in order, the parts of each first.

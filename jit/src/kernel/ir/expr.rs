@@ -248,6 +248,12 @@ impl Expr {
         1 + parts.map(Expr::part_count).sum::<usize>()
     }
 
+    /// Shows it, and then every part of it.
+    pub fn visit(&self, see: &mut impl FnMut(&Expr)) {
+        see(self);
+        self.parts().into_iter().for_each(|part| part.visit(see));
+    }
+
     /// Changes every part, innermost first, then itself.
     pub fn rewrite(&mut self, change: &mut impl FnMut(&mut Expr)) {
         match self {

@@ -221,6 +221,16 @@ impl Stmt {
         }
     }
 
+    /// The blocks within it, to change them.
+    pub fn blocks_mut(&mut self) -> SmallVec<[&mut Block; 2]> {
+        match self {
+            Stmt::If(_, then, otherwise) => SmallVec::from_iter([then, otherwise]),
+            Stmt::For(l) => SmallVec::from_iter([&mut l.body]),
+            Stmt::While(_, body) | Stmt::Scope(body) => SmallVec::from_iter([body]),
+            _ => SmallVec::new(),
+        }
+    }
+
     /// Changes every expression of it, and of the blocks within it, in order, the parts of each first.
     pub fn rewrite(&mut self, change: &mut impl FnMut(&mut Expr)) {
         match self {
@@ -253,6 +263,21 @@ impl Stmt {
             | Stmt::Wait
             | Stmt::Verbatim(_) => {}
         }
+    }
+
+    /// Shows every name that it and the statements within it mention, but for those of declarations.
+    pub fn visit_names(&self, see: &mut impl FnMut(Name)) {
+        if let Stmt::Unused(name) | Stmt::Opaque(name) = self {
+            see(*name);
+        }
+        for e in self.expressions() {
+            e.visit(&mut |part| {
+                if let Expr::Name(name) = part {
+                    see(*name);
+                }
+            });
+        }
+        self.blocks().into_iter().for_each(|b| b.visit_names(see));
     }
 
     /// Whether it, or a statement within it, fits.

@@ -3,11 +3,13 @@
 //! What builds a kernel decides its form, and which functions of the list run on it; a transform finds what it works on in
 //! the kernel alone.
 
+mod arrange;
 mod draw_ahead;
 mod fence;
 mod outline;
 mod reroll;
 
+pub use arrange::{Arranged, arrange};
 pub use draw_ahead::draw_ahead;
 pub use fence::fence;
 pub use outline::outline;

@@ -1,11 +1,12 @@
 //! A kernel's functions in C.
 
 use crate::kernel::ir::{
-    Access, Arguments, Expr, Function, Kernel, Name, PointerType, Role, Type, ValueType,
+    Access, Arguments, Block, Expr, Function, Kernel, Name, PointerType, Role, Type, ValueType,
 };
 use crate::print::{Language, Printer};
 use ferrotrace_kernels::support::Need;
 use ferrotrace_runtime::FAULT_SLOTS;
+use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 
 /// The text of a kernel.
@@ -28,13 +29,13 @@ pub fn print(kernel: &Kernel) -> Printed {
                 printer.out.push_str(
                     "void FT_SYMBOL(const ft_args *a, long long begin, long long end, char *local) {\n",
                 );
-                printer.head(kernel);
+                printer.head(kernel, &function.block);
             }
             Role::Finish => {
                 printer
                     .out
                     .push_str("void FT_SYMBOL_finish(const ft_args *a, char *local) {\n");
-                printer.head(kernel);
+                printer.head(kernel, &function.block);
             }
         }
         printer.indent = 2;
@@ -67,14 +68,16 @@ impl Printer<'_> {
         self.out.push_str(") {\n");
     }
 
-    /// Constants at the start of a function: arguments by name.
-    fn head(&mut self, kernel: &Kernel) {
+    /// Constants at the start of a function: the arguments that it names.
+    fn head(&mut self, kernel: &Kernel, block: &Block) {
+        let mut named = FxHashSet::default();
+        block.visit_names(&mut |name| _ = named.insert(name));
         let Arguments {
             params,
             pointers,
             numbers,
         } = &kernel.arguments;
-        for i in 0..*params {
+        for i in (0..*params).filter(|i| named.contains(&Name::Param(*i))) {
             self.out.push_str("  const long long ");
             self.name(Name::Param(i));
             self.out.push_str(" = a->param[");
@@ -82,6 +85,9 @@ impl Printer<'_> {
             self.out.push_str("];\n");
         }
         for (i, pointer) in (0u32..).zip(pointers) {
+            if !named.contains(&Name::Pointer(i)) {
+                continue;
+            }
             self.out.push_str("  ");
             self.ty(Type::Pointer(*pointer));
             self.name(Name::Pointer(i));
@@ -92,6 +98,9 @@ impl Printer<'_> {
             self.out.push_str("];\n");
         }
         for (i, number) in (0u32..).zip(numbers) {
+            if !named.contains(&Name::Number(i)) {
+                continue;
+            }
             let dtype = number.compute();
             let ty = Type::Value(ValueType::Vector(dtype, kernel.lanes));
             let from = PointerType::global(ValueType::Scalar(dtype), Access::Read);

@@ -198,7 +198,7 @@ impl Changes<'_> {
             _ => {}
         }
         for e in stmt.expressions() {
-            visit(e, &mut |part| {
+            e.visit(&mut |part| {
                 if let Expr::Prefix(Prefix::Address, of) = part {
                     self.note(of);
                 }
@@ -217,30 +217,6 @@ fn variable_of(place: &Expr) -> Option<Name> {
         Expr::Name(name) => Some(*name),
         Expr::Element(both) => variable_of(&both.0),
         _ => None,
-    }
-}
-
-/// Every part of an expression, and it.
-pub(super) fn visit(e: &Expr, see: &mut impl FnMut(&Expr)) {
-    see(e);
-    for part in e.parts() {
-        visit(part, see);
-    }
-}
-
-/// Every name that statements mention.
-pub(super) fn mentioned(stmts: &[Stmt], see: &mut impl FnMut(Name)) {
-    for stmt in stmts {
-        for e in stmt.expressions() {
-            visit(e, &mut |part| {
-                if let Expr::Name(name) = part {
-                    see(*name);
-                }
-            });
-        }
-        for block in stmt.blocks() {
-            mentioned(&block.0, see);
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! An order of statements in which the steps of a recurrence stand one after another.
 
-use super::nodes::{Node, mentioned};
+use super::nodes::Node;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 
@@ -46,13 +46,16 @@ fn operands(nodes: &[Node]) -> Vec<Vec<usize>> {
     let mut all = Vec::with_capacity(nodes.len());
     for (n, node) in nodes.iter().enumerate() {
         let mut of: Vec<usize> = Vec::new();
-        mentioned(&node.stmts, &mut |name| {
+        let mut see = |name| {
             if let Some(&o) = at.get(&name)
                 && !of.contains(&o)
             {
                 of.push(o);
             }
-        });
+        };
+        node.stmts
+            .iter()
+            .for_each(|stmt| stmt.visit_names(&mut see));
         all.push(of);
         if let Some(defined) = node.defines {
             at.insert(defined.name, n);

@@ -2,7 +2,7 @@
 
 use super::find::{Run, places};
 use super::merge::{Rule, expression, statement};
-use super::nodes::{Defined, Node, mentioned};
+use super::nodes::{Defined, Node};
 use super::{Around, MEMORY};
 use crate::kernel::ir::{
     Axis, Block, Expr, Extent, Function, Local, Loop, Name, Part, Stmt, Type, ValueType,
@@ -93,7 +93,8 @@ impl<'a, 'b> Turns<'a, 'b> {
             .map(|n| &n.stmts);
         let mut uses: Vec<Name> = Vec::new();
         for stmts in behind.chain([&self.around.tail]) {
-            mentioned(stmts, &mut |name| uses.push(name));
+            let mut see = |name| uses.push(name);
+            stmts.iter().for_each(|stmt| stmt.visit_names(&mut see));
         }
         for name in uses {
             let node = self.at.get(&name).and_then(|&n| self.turn_of(n));
@@ -155,11 +156,13 @@ impl<'a, 'b> Turns<'a, 'b> {
             let lead = self.kept.history[&slot];
             let Defined { name, ty, extent } = self.defined(slot)?;
             let array = self.name(Part::History, slot);
-            bytes += (turns + lead) * size(ty)?;
+            // Like numbers of steps have one text.
+            let elements = (turns + lead).next_power_of_two();
+            bytes += elements * size(ty)?;
             if extent != Extent::One || bytes > MEMORY {
                 return None;
             }
-            out.push(Stmt::array(array, ty, Extent::array(turns + lead)));
+            out.push(Stmt::array(array, ty, Extent::array(elements)));
             for turn in 0..lead {
                 // The value of a turn before the first.
                 let before = self.before(slot, lead - turn, ty)?;
