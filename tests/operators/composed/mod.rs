@@ -1,6 +1,7 @@
 //! Methods that others express, with PyTorch's meaning, against binary64 and numbers that PyTorch gave, in both modes.
 
 mod edges;
+mod losses;
 mod order;
 mod random;
 mod shapes;
