@@ -1,9 +1,11 @@
 //! Methods that others express, with PyTorch's meaning, against binary64 and numbers that PyTorch gave, in both modes.
 
 mod edges;
+mod joins;
 mod losses;
 mod order;
 mod random;
+mod series;
 mod shapes;
 mod vectors;
 
