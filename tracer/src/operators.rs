@@ -1,15 +1,17 @@
-//! The operators of `std::ops`: `+ - * / %`, unary `-` and `!`, and the assigning forms.
+//! The operators of `std::ops`: `+ - * / % & | ^ << >>`, unary `-` and `!`, and the assigning forms; sums of iterators.
 
 use crate::args::Operand;
 use crate::{Input, Tensor};
 use ferrotrace_kernels::{BinaryOp, Op, UnaryOp};
-use ferrotrace_runtime::{DType, Error, Scalar};
+use ferrotrace_runtime::{DType, Device, Error, Scalar};
+use std::iter::Sum;
 use std::ops::{
-    Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Not, Rem, RemAssign, Sub, SubAssign,
+    Add, AddAssign, BitAnd, BitAndAssign, BitOr, BitOrAssign, BitXor, BitXorAssign, Div, DivAssign,
+    Mul, MulAssign, Neg, Not, Rem, RemAssign, Shl, ShlAssign, Shr, ShrAssign, Sub, SubAssign,
 };
 
 macro_rules! left_numbers {
-    ($Trait:ident, $method:ident, $op:ident, $($number:ty),*) => {$(
+    ($Trait:ident, $method:ident, $op:ident, [$($number:ty),*]) => {$(
         impl $Trait<&Tensor> for $number {
             type Output = Tensor;
 
@@ -34,7 +36,7 @@ macro_rules! left_numbers {
 
 // One implementation for every type of right operand, so that the type of `&x * 4` is inferred before the literal's.
 macro_rules! binary_operators {
-    ($($Trait:ident $method:ident, $Assign:ident $assign:ident => $op:ident;)*) => {$(
+    ($numbers:tt; $($Trait:ident $method:ident, $Assign:ident $assign:ident => $op:ident;)*) => {$(
         impl<'a, R: Into<Operand<'a>>> $Trait<R> for &Tensor {
             type Output = Tensor;
 
@@ -53,7 +55,7 @@ macro_rules! binary_operators {
             }
         }
 
-        left_numbers!($Trait, $method, $op, f64, i64, Scalar);
+        left_numbers!($Trait, $method, $op, $numbers);
 
         /// Replaces the left tensor by a new value of the same shape and dtype, or by one that carries an error where
         /// the result would have another shape or a higher category of dtype. Other handles keep the old value.
@@ -68,11 +70,22 @@ macro_rules! binary_operators {
 }
 
 binary_operators! {
+    [f64, i64, Scalar];
     Add add, AddAssign add_assign => Add;
     Sub sub, SubAssign sub_assign => Sub;
     Mul mul, MulAssign mul_assign => Mul;
     Div div, DivAssign div_assign => Div;
     Rem rem, RemAssign rem_assign => Mod;
+}
+
+// Of integers, bit by bit; of truth values, as logic.
+binary_operators! {
+    [bool, i64, Scalar];
+    BitAnd bitand, BitAndAssign bitand_assign => BitwiseAnd;
+    BitOr bitor, BitOrAssign bitor_assign => BitwiseOr;
+    BitXor bitxor, BitXorAssign bitxor_assign => BitwiseXor;
+    Shl shl, ShlAssign shl_assign => Shl;
+    Shr shr, ShrAssign shr_assign => Shr;
 }
 
 /// The result of an assigning operator as a value of the left operand's dtype.
@@ -131,5 +144,36 @@ impl Not for Tensor {
     #[track_caller]
     fn not(self) -> Tensor {
         !&self
+    }
+}
+
+/// The sum of tensors that broadcast: one after the other is added, as `+` does. Of none it is a 0-d zero of `F32` on the
+/// CPU.
+///
+/// ```
+/// # use ferrotrace_tracer::prelude::*;
+/// let losses: Vec<Tensor> = (0..3).map(|i| Tensor::scalar(i, DType::F32, &Device::cpu())).collect();
+/// assert_eq!(losses.iter().sum::<Tensor>().item::<f32>()?, 3.0);
+/// assert_eq!(losses.into_iter().sum::<Tensor>().item::<f32>()?, 3.0);
+/// # Ok::<(), Error>(())
+/// ```
+impl Sum for Tensor {
+    #[track_caller]
+    fn sum<I: Iterator<Item = Tensor>>(tensors: I) -> Tensor {
+        let mut sum: Option<Tensor> = None;
+        for tensor in tensors {
+            sum = Some(match sum {
+                Some(sum) => sum + tensor,
+                None => tensor,
+            });
+        }
+        sum.unwrap_or_else(|| Tensor::zeros((), DType::F32, &Device::cpu()))
+    }
+}
+
+impl<'a> Sum<&'a Tensor> for Tensor {
+    #[track_caller]
+    fn sum<I: Iterator<Item = &'a Tensor>>(tensors: I) -> Tensor {
+        tensors.cloned().sum()
     }
 }

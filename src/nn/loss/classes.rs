@@ -290,17 +290,14 @@ impl BceLoss {
         self
     }
 
-    /// The loss of probabilities and targets of one shape.
+    /// The loss of probabilities and targets of one shape: [`Tensor::binary_cross_entropy`].
     #[track_caller]
     pub fn forward(&self, p: &Tensor, target: &Tensor) -> Tensor {
-        let log = p.log().clamp_min(-100.0);
-        let rest = (-p).log1p().clamp_min(-100.0);
-        let losses = (target - 1.0) * rest - target * log;
-        let losses = match &self.weight {
-            Some(weight) => losses * weight,
-            None => losses,
+        let Some(weight) = &self.weight else {
+            return p.binary_cross_entropy_reduced(target, self.reduction);
         };
-        reduced(losses, self.reduction)
+        let losses = p.binary_cross_entropy_reduced(target, Reduction::None);
+        reduced(losses * weight, self.reduction)
     }
 }
 

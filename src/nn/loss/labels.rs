@@ -125,10 +125,10 @@ impl MultiLabelSoftMarginLoss {
 }
 
 impl SoftMarginLoss {
-    /// The loss of elements and signs of 1 and −1, which broadcast.
+    /// The loss of elements and signs of 1 and −1, which broadcast: [`Tensor::soft_margin_loss`].
     #[track_caller]
     pub fn forward(&self, x: &Tensor, sign: &Tensor) -> Tensor {
-        reduced((-(x * sign)).softplus(), self.reduction)
+        x.soft_margin_loss_reduced(sign, self.reduction)
     }
 }
 

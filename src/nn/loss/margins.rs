@@ -1,6 +1,6 @@
 //! Losses of distances and ranks.
 
-use super::{reduced, with_reduction};
+use super::with_reduction;
 use crate::{Reduction, Tensor, TensorStruct};
 
 macro_rules! with_margin {
@@ -45,44 +45,34 @@ with_margin! {
 }
 
 impl CosineEmbeddingLoss {
-    /// The loss of rows `[n, size]` and signs `[n]`.
+    /// The loss of rows `[n, size]` and signs `[n]`: [`Tensor::cosine_embedding_loss`].
     #[track_caller]
     pub fn forward(&self, a: &Tensor, b: &Tensor, sign: &Tensor) -> Tensor {
-        // PyTorch's constant, below which a product of lengths does not fall.
-        const EPS: f64 = 1e-12;
-        let length = |x: &Tensor| x.square().sum(-1) + EPS;
-        let cos = (a * b).sum(-1) / (length(a) * length(b)).sqrt();
-        let far = (&cos - self.margin).clamp_min(0.0);
-        reduced(sign.gt(0).where_cond(1.0 - cos, far), self.reduction)
+        a.cosine_embedding_loss_reduced(b, sign, self.margin, self.reduction)
     }
 }
 
 impl HingeEmbeddingLoss {
-    /// The loss of distances and signs that broadcast.
+    /// The loss of distances and signs that broadcast: [`Tensor::hinge_embedding_loss`].
     #[track_caller]
     pub fn forward(&self, x: &Tensor, sign: &Tensor) -> Tensor {
-        let far = (self.margin - x).clamp_min(0.0);
-        reduced(sign.gt(0).where_cond(x, far), self.reduction)
+        x.hinge_embedding_loss_reduced(sign, self.margin, self.reduction)
     }
 }
 
 impl MarginRankingLoss {
-    /// The loss of two scores, of which the first should be the greater where the sign is 1.
+    /// The loss of two scores, of which the first should be the greater where the sign is 1:
+    /// [`Tensor::margin_ranking_loss`].
     #[track_caller]
     pub fn forward(&self, a: &Tensor, b: &Tensor, sign: &Tensor) -> Tensor {
-        let losses = (self.margin - sign * (a - b)).clamp_min(0.0);
-        reduced(losses, self.reduction)
+        a.margin_ranking_loss_reduced(b, sign, self.margin, self.reduction)
     }
 }
 
 impl TripletMarginLoss {
-    /// The loss of rows `[.., size]`.
+    /// The loss of rows `[.., size]`: [`Tensor::triplet_margin_loss`].
     #[track_caller]
     pub fn forward(&self, anchor: &Tensor, positive: &Tensor, negative: &Tensor) -> Tensor {
-        // PyTorch's constant, added to each difference.
-        const EPS: f64 = 1e-6;
-        let distance = |x: &Tensor| (anchor - x + EPS).norm(2.0, -1);
-        let losses = distance(positive) - distance(negative) + self.margin;
-        reduced(losses.clamp_min(0.0), self.reduction)
+        anchor.triplet_margin_loss_reduced(positive, negative, self.margin, self.reduction)
     }
 }

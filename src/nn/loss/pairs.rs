@@ -157,7 +157,7 @@ with_reduction!(KlDivLoss);
 pub struct GaussianNllLoss {
     /// The constant ln(2π)/2 too.
     pub full: bool,
-    /// The least variance; smaller ones get no gradient.
+    /// The least variance, which smaller ones count as.
     pub eps: f64,
     /// Sum, mean or neither.
     #[tensor_struct(value)]
@@ -180,17 +180,14 @@ impl GaussianNllLoss {
         }
     }
 
-    /// The loss of means, targets and variances that broadcast.
+    /// The loss of means, targets and variances that broadcast: [`Tensor::gaussian_nll_loss`].
     #[track_caller]
     pub fn forward(&self, mean: &Tensor, target: &Tensor, var: &Tensor) -> Tensor {
-        // The difference moves no variance: below eps the clamped number counts, with the gradient of its own.
-        let var = var + (var.clamp_min(self.eps) - var).detach();
-        let losses = (var.log() + (mean - target).square() / &var) * 0.5;
-        let losses = match self.full {
-            true => losses + 0.5 * std::f64::consts::TAU.ln(),
-            false => losses,
-        };
-        reduced(losses, self.reduction)
+        if !self.full {
+            return mean.gaussian_nll_loss_reduced(target, var, self.eps, self.reduction);
+        }
+        let losses = mean.gaussian_nll_loss_reduced(target, var, self.eps, Reduction::None);
+        reduced(losses + 0.5 * std::f64::consts::TAU.ln(), self.reduction)
     }
 }
 
@@ -228,11 +225,10 @@ impl PoissonNllLoss {
     /// The loss of predictions and counts that broadcast.
     #[track_caller]
     pub fn forward(&self, x: &Tensor, count: &Tensor) -> Tensor {
-        let losses = match self.log_input {
-            true => x.exp() - count * x,
-            false => x - count * (x + self.eps).log(),
-        };
-        reduced(losses, self.reduction)
+        if self.log_input {
+            return x.poisson_nll_loss_reduced(count, self.reduction);
+        }
+        reduced(x - count * (x + self.eps).log(), self.reduction)
     }
 }
 

@@ -1,8 +1,13 @@
 //! Methods that others express, with PyTorch's meaning, against binary64 and numbers that PyTorch gave, in both modes.
 
+mod counts;
 mod edges;
+mod joins;
+mod losses;
+mod operators;
 mod order;
 mod random;
+mod series;
 mod shapes;
 mod vectors;
 

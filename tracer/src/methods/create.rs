@@ -1,5 +1,7 @@
 //! Tensors made of numbers.
 
+mod series;
+
 use super::{attempt, element, made_as};
 use crate::record::record;
 use crate::{Input, Tensor};

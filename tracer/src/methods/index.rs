@@ -5,6 +5,7 @@ mod count;
 mod diagonal;
 mod fill;
 mod place;
+mod runs;
 mod search;
 
 use super::attempt;

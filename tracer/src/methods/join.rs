@@ -1,5 +1,7 @@
 //! Joining tensors, and cutting one into several.
 
+mod stacks;
+
 use crate::args::{Dim, TensorLike, borrowed};
 use crate::{Input, Tensor};
 use ferrotrace_kernels::Op;

@@ -1,13 +1,16 @@
 //! Losses, each the mean over all elements (or samples): a 0-d tensor.
 
 mod ctc;
+mod likelihoods;
+mod margins;
 mod reduced;
 
 use super::attempt;
 use crate::Tensor;
 use ferrotrace_kernels::op::ReducedLoss;
-use ferrotrace_kernels::{Composite, Loss, Reduction};
-use ferrotrace_runtime::{Error, Result, Scalar};
+use ferrotrace_kernels::ops::pointwise::promote;
+use ferrotrace_kernels::{ArgMeta, Composite, Loss, Reduction};
+use ferrotrace_runtime::{DType, Error, Result, Scalar};
 
 /// The distance up to which a Huber loss is a parabola.
 ///
@@ -22,7 +25,39 @@ fn width(delta: Scalar) -> Result<Scalar> {
     }
 }
 
+/// Operands in the dtype of their arithmetic, and the dtype of a loss of them: integers and bools give `F32`.
+///
+/// # Errors
+/// One carries an error.
+#[track_caller]
+fn wide<const N: usize>(operands: [&Tensor; N]) -> Result<([Tensor; N], DType)> {
+    for x in operands {
+        x.check()?;
+    }
+    let promoted = promote(&operands.map(|x| ArgMeta::Tensor(x.sizes(), x.dtype())));
+    let dtype = match promoted.is_float() {
+        true => promoted,
+        false => DType::F32,
+    };
+    let mut wide = operands.map(Tensor::clone);
+    for x in &mut wide {
+        *x = x.to_dtype(dtype.compute());
+    }
+    Ok((wide, dtype))
+}
+
 impl Tensor {
+    /// These losses of elements (or samples) reduced as asked, then rounded to the dtype.
+    #[track_caller]
+    fn loss_as(&self, dtype: DType, reduction: Reduction) -> Tensor {
+        let loss = match reduction {
+            Reduction::None => self.clone(),
+            Reduction::Sum => self.sum(..),
+            Reduction::Mean => self.mean(..),
+        };
+        loss.to_dtype(dtype)
+    }
+
     /// A loss of this tensor and `t`, beside numbers.
     #[track_caller]
     fn loss(&self, loss: Loss, t: &Tensor, numbers: &[Scalar], reduction: Reduction) -> Tensor {

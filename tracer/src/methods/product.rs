@@ -4,6 +4,7 @@ mod contract;
 mod distance;
 mod moments;
 mod pairs;
+mod ranked;
 
 use super::attempt;
 use crate::args::Dim;

@@ -1,5 +1,6 @@
 //! Reductions over dimensions. Dimensions go away; under the `_keepdim` names they stay with size 1.
 
+mod extremes;
 mod moments;
 mod nan;
 

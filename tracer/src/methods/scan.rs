@@ -125,6 +125,19 @@ impl Tensor {
         (self.taken(dim, &indices), indices)
     }
 
+    /// Dimension 0 in ascending order: the values that [`sort`](Tensor::sort) gives.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[2, 9, 1, 3], [2, 2], &Device::cpu());
+    /// assert_eq!(x.msort().to_vec::<i32>()?, [1, 3, 2, 9]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn msort(&self) -> Tensor {
+        self.sort(0, false).0.called("msort", &[self])
+    }
+
     /// The positions (`I64`) that put a dimension in order, as [`sort`](Tensor::sort).
     ///
     /// ```

@@ -1,6 +1,7 @@
 //! Reshaping, permuting and expanding: the elements under another shape.
 
 mod blocks;
+mod names;
 mod pixels;
 
 use super::attempt;

@@ -1,9 +1,9 @@
 //! New tensors, and tensors of other dtypes.
 
 use super::Table;
-use crate::io::exported::call::{Call, Results, Value, of_kind, one};
+use crate::io::exported::call::{Call, Results, Value, one};
 use crate::io::exported::schema;
-use crate::{DType, Error, Result, Scalar, Tensor};
+use crate::{DType, Device, Error, Result, Scalar, Tensor};
 
 /// Zeros and ones, as real or complex numbers, of a shape.
 fn filled(c: &Call<'_>, shape: Vec<usize>, value: Scalar, default: DType) -> Results {
@@ -75,47 +75,27 @@ fn cast(c: &Call<'_>, dtype: DType) -> Results {
 /// Points at equal distances on a scale of powers.
 fn powers(c: &Call<'_>) -> Results {
     let dtype = c.dtype("dtype")?.unwrap_or(DType::F32);
-    // Of integers, whole parts are taken before anything is computed.
-    let number = |name, default: i64| Ok::<_, Error>(of_kind(c.scalar_or(name, default)?, dtype));
-    let (start, end) = (number("start", 0)?, number("end", 0)?);
-    let line = Tensor::linspace(start, end, c.size_or("steps", 1)?, DType::F64, c.device);
-    let base = Tensor::full((), number("base", 10)?, DType::F64, c.device);
-    one(base.pow(&line).to_dtype(dtype))
+    let (start, end) = (c.scalar_or("start", 0)?, c.scalar_or("end", 0)?);
+    let (n, base) = (c.size_or("steps", 1)?, c.scalar_or("base", 10)?);
+    one(Tensor::logspace(start, end, n, base, dtype, c.device))
 }
 
 /// The rows and columns of one triangle of a matrix.
 fn triangle(c: &Call<'_>, lower: bool) -> Results {
     let (rows, columns) = (c.size_or("row", 0)?, c.size_or("col", 0)?);
-    let offset = c.int_or("offset", 0)?;
-    let mut places: [Vec<i64>; 2] = Default::default();
-    for row in 0..rows as i64 {
-        for column in 0..columns as i64 {
-            if (lower && column - row <= offset) || (!lower && column - row >= offset) {
-                places[0].push(row);
-                places[1].push(column);
-            }
-        }
-    }
-    let n = places[0].len();
-    let dtype = c.dtype("dtype")?.unwrap_or(DType::I64);
-    one(Tensor::from_vec(places.concat(), [2, n], c.device).to_dtype(dtype))
+    let offset = c.int_or("offset", 0)? as isize;
+    let places = match lower {
+        true => Tensor::tril_indices(rows, columns, offset, c.device),
+        false => Tensor::triu_indices(rows, columns, offset, c.device),
+    };
+    one(places.to_dtype(c.dtype("dtype")?.unwrap_or(DType::I64)))
 }
 
-/// A window of signal processing, a + b·cos(2πi/n) of a dtype.
-fn window(c: &Call<'_>, [a, b]: [f64; 2]) -> Results {
-    let n = c.size_or("window_length", 0)?;
-    let over = match c.bool_or("periodic", true)? {
-        true => n,
-        false => n.saturating_sub(1),
-    };
+/// A window of signal processing, as its method makes it.
+fn window(c: &Call<'_>, made: fn(usize, bool, DType, &Device) -> Tensor) -> Results {
     let dtype = c.dtype("dtype")?.unwrap_or(DType::F32);
-    if n == 1 {
-        return one(Tensor::ones(1, dtype, c.device));
-    }
-    let turn = 2.0 * std::f64::consts::PI / over as f64;
-    let at = |i: usize| a + b * (i as f64 * turn).cos();
-    let values: Vec<f64> = (0..n).map(at).collect();
-    one(Tensor::from_vec(values, n, c.device).to_dtype(dtype))
+    let (n, periodic) = (c.size_or("window_length", 0)?, c.bool_or("periodic", true)?);
+    one(made(n, periodic, dtype, c.device))
 }
 
 fn identity(c: &Call<'_>) -> Results {
@@ -239,10 +219,10 @@ pub(super) const TABLE: Table = &[
     ("tril_indices", "default", |c| triangle(c, true)),
     ("triu_indices", "default", |c| triangle(c, false)),
     ("hann_window", "default periodic", |c| {
-        window(c, [0.5, -0.5])
+        window(c, Tensor::hann_window)
     }),
     ("hamming_window", "default periodic", |c| {
-        window(c, [0.54, -0.46])
+        window(c, Tensor::hamming_window)
     }),
     ("to", "dtype device other dtype_layout", |c| {
         match c.has("other") {

@@ -2,7 +2,7 @@
 
 use super::Table;
 use crate::io::exported::call::{Call, Results, all, one};
-use crate::{DType, Result, Tensor};
+use crate::{DType, Reduction, Result, Tensor};
 
 fn reduced(c: &Call<'_>, loss: Tensor) -> Results {
     one(match c.int_or("reduction", 1)? {
@@ -105,9 +105,7 @@ fn entropy_of_logits(c: &Call<'_>) -> Results {
 
 fn entropy(c: &Call<'_>) -> Results {
     let (x, target) = (c.tensor("self")?, c.tensor("target")?);
-    // Logarithms are bounded, as in PyTorch, so that 0·log 0 is 0.
-    let log = |x: Tensor| x.log().clamp_min(-100.0);
-    let mut loss = -(target * log(x.clone()) + (1.0 - target) * log(1.0 - x));
+    let mut loss = x.binary_cross_entropy_reduced(target, Reduction::None);
     if let Some(weight) = c.tensor_opt("weight")? {
         loss *= weight;
     }
@@ -176,17 +174,15 @@ pub(super) const TABLE: Table = &[
             c.tensor("input2")?,
             c.tensor("target")?,
         );
-        // PyTorch's constant, under the root.
-        let eps = 1e-12;
-        let norms = (a.square().sum(-1) + eps) * (b.square().sum(-1) + eps);
-        let cos = (a * b).sum(-1) / norms.sqrt();
-        let away = (&cos - c.float_or("margin", 0.0)?).clamp_min(0.0);
-        let near = target.eq(1).where_cond(&(1.0 - &cos), 0.0);
-        reduced(c, near + target.eq(-1).where_cond(&away, 0.0))
+        let margin = c.float_or("margin", 0.0)?;
+        reduced(
+            c,
+            a.cosine_embedding_loss_reduced(b, target, margin, Reduction::None),
+        )
     }),
     ("soft_margin_loss", "default", |c| {
         let (x, target) = (c.tensor("self")?, c.tensor("target")?);
-        reduced(c, (-(x * target)).exp().log1p())
+        reduced(c, x.soft_margin_loss_reduced(target, Reduction::None))
     }),
     ("margin_ranking_loss", "default", |c| {
         let (a, b, target) = (
@@ -194,8 +190,11 @@ pub(super) const TABLE: Table = &[
             c.tensor("input2")?,
             c.tensor("target")?,
         );
-        let loss = (-(target * (a - b)) + c.float_or("margin", 0.0)?).clamp_min(0.0);
-        reduced(c, loss)
+        let margin = c.float_or("margin", 0.0)?;
+        reduced(
+            c,
+            a.margin_ranking_loss_reduced(b, target, margin, Reduction::None),
+        )
     }),
     ("triplet_margin_loss", "default", |c| {
         let (a, b, d) = (
@@ -214,9 +213,11 @@ pub(super) const TABLE: Table = &[
     }),
     ("hinge_embedding_loss", "default", |c| {
         let (x, target) = (c.tensor("self")?, c.tensor("target")?);
-        let away = (c.float_or("margin", 1.0)? - x).clamp_min(0.0);
-        let loss = target.ne(1.0).where_cond(&away, 0.0) + target.ne(-1.0).where_cond(x, 0.0);
-        reduced(c, loss)
+        let margin = c.float_or("margin", 1.0)?;
+        reduced(
+            c,
+            x.hinge_embedding_loss_reduced(target, margin, Reduction::None),
+        )
     }),
     ("multi_margin_loss", "default", |c| {
         let (x, target) = (c.tensor("self")?, c.tensor("target")?);
@@ -235,7 +236,7 @@ pub(super) const TABLE: Table = &[
     ("poisson_nll_loss", "default", |c| {
         let (x, target) = (c.tensor("input")?, c.tensor("target")?);
         let mut loss = match c.bool_or("log_input", true)? {
-            true => x.exp() - target * x,
+            true => x.poisson_nll_loss_reduced(target, Reduction::None),
             false => x - target * (x + c.float_or("eps", 1e-8)?).log(),
         };
         if c.bool_or("full", false)? {

@@ -4,7 +4,7 @@ use super::super::attempt;
 use crate::Tensor;
 use crate::args::Operand;
 use ferrotrace_kernels::BinaryOp;
-use ferrotrace_runtime::{DType, Error, Result};
+use ferrotrace_runtime::{DType, Error, Result, Scalar};
 
 /// What [`divide`](Tensor::divide) does with a fractional quotient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +65,28 @@ impl Tensor {
         let infinite = x.isinf().logical_or(&y.isinf());
         let result = infinite.where_cond(f64::INFINITY, root.binary(BinaryOp::Mul, &most));
         result.to_dtype(dtype).called("hypot", &[self])
+    }
+
+    /// xʳʰˢ in binary64, whatever the dtypes: the result is `F64`, also of integers to a negative power.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[2i64, 4], 2, &Device::cpu());
+    /// assert_eq!(x.float_power(-1).to_vec::<f64>()?, [0.5, 0.25]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn float_power<'a>(&self, rhs: impl Into<Operand<'a>>) -> Tensor {
+        let rhs = match rhs.into() {
+            Operand::Scalar(number) => Operand::Scalar(Scalar::Float(number.to_f64())),
+            Operand::Tensor(rhs) => Operand::Owned(rhs.to_dtype(DType::F64)),
+            Operand::Owned(rhs) => Operand::Owned(rhs.to_dtype(DType::F64)),
+        };
+        if let Operand::Owned(rhs) = &rhs {
+            attempt!("float_power", rhs.check(), self, rhs);
+        }
+        let power = self.to_dtype(DType::F64).pow(rhs);
+        power.called("float_power", &[self])
     }
 
     /// log(eˣ + eʳʰˢ) of floats without overflow.

@@ -1,8 +1,9 @@
 //! Counting: of numbers, and of what lies in ranges.
 
+use super::super::attempt;
 use crate::Tensor;
 use ferrotrace_kernels::BinaryOp;
-use ferrotrace_runtime::{DType, Error, Result};
+use ferrotrace_runtime::{DType, Error, Result, Scalar};
 
 fn integers(what: &str, x: &Tensor) -> Result<()> {
     match x.dtype().is_int() {
@@ -96,6 +97,67 @@ impl Tensor {
         }
     }
 
+    /// How many elements of floats fall into each of `bins` equal parts from `min` to `max`, both included, in this
+    /// tensor's dtype; what lies outside, and NaN, is not counted. Where `min` equals `max`, the range is 1 wider on both
+    /// sides; where both are 0, it is that from the least to the greatest element, which are read at the call: it flushes.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[0.0, 1.0, 1.5, 4.0, 9.0], 5, &Device::cpu());
+    /// assert_eq!(x.histc(4, 0, 4).to_vec::<f64>()?, [1.0, 2.0, 0.0, 1.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn histc(&self, bins: usize, min: impl Into<Scalar>, max: impl Into<Scalar>) -> Tensor {
+        let range = (min.into().to_f64(), max.into().to_f64());
+        attempt!("histc", self.fallen(bins, range), self).called("histc", &[self])
+    }
+
+    /// How many elements fall into each part, by one multiplication for each.
+    #[track_caller]
+    fn fallen(&self, bins: usize, range: (f64, f64)) -> Result<Tensor> {
+        self.check()?;
+        let dtype = self.dtype();
+        if !dtype.is_float() {
+            return Err(Error::untaken("histc", dtype, DType::F32));
+        }
+        if bins == 0 {
+            return Err(Error::argument("0 bins are asked for"));
+        }
+        let x = self.flatten(0, -1).detach();
+        let (low, high) = match range {
+            (0.0, 0.0) if x.numel() > 0 => x.ends()?,
+            range => range,
+        };
+        if !(low <= high && low.is_finite() && high.is_finite()) {
+            return Err(Error::argument(format!("{low} to {high} is no range")));
+        }
+        let (low, high) = match low == high {
+            true => (low - 1.0, high + 1.0),
+            false => (low, high),
+        };
+        let wide = x.to_dtype(dtype.compute());
+        let inside = wide.ge(low).logical_and(&wide.le(high));
+        let part = ((wide - low) * bins as f64 / (high - low)).to_dtype(DType::I64);
+        // The upper end belongs to the last part; what is not counted adds 0 to the first.
+        let part = part.binary(BinaryOp::Minimum, bins as i64 - 1);
+        let part = inside.where_cond(&part, 0);
+        let start = Tensor::zeros(bins, DType::I64, &self.device());
+        let counts = start.scatter_add(0, &part, &inside.to_dtype(DType::I64));
+        Ok(counts.to_dtype(dtype))
+    }
+
+    /// The least and the greatest element, which are read.
+    #[track_caller]
+    fn ends(&self) -> Result<(f64, f64)> {
+        let (low, high) = (
+            self.min(0).to_dtype(DType::F64),
+            self.max(0).to_dtype(DType::F64),
+        );
+        crate::eval([&low, &high])?;
+        Ok((low.to_scalar::<f64>()?, high.to_scalar::<f64>()?))
+    }
+
     #[track_caller]
     fn bins(&self, bins: usize, range: Option<(f64, f64)>) -> Result<(Tensor, Tensor)> {
         self.check()?;
@@ -117,9 +179,7 @@ impl Tensor {
             Some(ends) => ends,
             None if x.numel() == 0 => (0.0, 0.0),
             None => {
-                let (low, high) = (x.min(0).to_dtype(DType::F64), x.max(0).to_dtype(DType::F64));
-                crate::eval([&low, &high])?;
-                let ends = (low.to_scalar::<f64>()?, high.to_scalar::<f64>()?);
+                let ends = x.ends()?;
                 if !(ends.0.is_finite() && ends.1.is_finite()) {
                     let why = format!("{} to {} is no range", ends.0, ends.1);
                     return Err(Error::argument(why));

@@ -24,7 +24,7 @@ struct Groups {
 
 /// `src` written or added into a vector at positions.
 #[track_caller]
-fn scattered(mode: ScatterMode, into: &Tensor, at: &Tensor, src: &Tensor) -> Tensor {
+pub(super) fn scattered(mode: ScatterMode, into: &Tensor, at: &Tensor, src: &Tensor) -> Tensor {
     let op = Op::Scatter(Scatter {
         dim: 0,
         mode,
@@ -98,6 +98,33 @@ impl Tensor {
         };
         let found = self.places(&values, right);
         attempt!("searchsorted", found, self, &values).called("searchsorted", &[self, &values])
+    }
+
+    /// Where each element would stand among sorted `boundaries`, a vector, as `I64`: [`searchsorted`](Tensor::searchsorted)
+    /// of this tensor's elements, after promotion. An element that equals a boundary stands before it, or, if `right`,
+    /// behind it.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let boundaries = Tensor::from_slice(&[1, 3, 5], 3, &Device::cpu());
+    /// let x = Tensor::from_slice(&[0, 3, 9], 3, &Device::cpu());
+    /// assert_eq!(x.bucketize(&boundaries, false).to_vec::<i64>()?, [0, 1, 3]);
+    /// assert_eq!(x.bucketize(&boundaries, true).to_vec::<i64>()?, [0, 2, 3]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn bucketize(&self, boundaries: &Tensor, right: bool) -> Tensor {
+        let found = self.buckets(boundaries, right);
+        attempt!("bucketize", found, self, boundaries).called("bucketize", &[self, boundaries])
+    }
+
+    #[track_caller]
+    fn buckets(&self, boundaries: &Tensor, right: bool) -> Result<Tensor> {
+        self.check()?;
+        boundaries.check_rank(1, "a list of boundaries")?;
+        let dtype = promote(&[self, boundaries].map(|x| ArgMeta::Tensor(x.sizes(), x.dtype())));
+        let boundaries = boundaries.to_dtype(dtype);
+        boundaries.places(&self.to_dtype(dtype), right)
     }
 
     /// The search, in as many steps as the length has bits: of 2ᵏ positions ahead, those are taken that are all below.
@@ -293,14 +320,9 @@ impl Tensor {
     fn groups(&self) -> Result<Groups> {
         self.check()?;
         let flat = self.flatten(0, -1);
-        let n = flat.numel();
         let order = flat.argsort(0, false);
         let sorted = flat.index_select(0, &order);
-        let first = Tensor::ones(n.min(1), DType::Bool, &self.device());
-        let rest = n.saturating_sub(1);
-        let later = sorted.narrow(0, n as isize - rest as isize, rest);
-        let differs = later.ne(&sorted.narrow(0, 0, rest));
-        let starts = Tensor::cat(&[&first, &differs], 0);
+        let starts = sorted.starts();
         let scan = Op::Scan(Scan {
             kind: ScanKind::Sum,
             dim: 0,
@@ -313,6 +335,17 @@ impl Tensor {
             number,
             order,
         })
+    }
+
+    /// Whether each element of a vector differs from the one before it; the first does.
+    #[track_caller]
+    pub(super) fn starts(&self) -> Tensor {
+        let n = self.numel();
+        let first = Tensor::ones(n.min(1), DType::Bool, &self.device());
+        let rest = n.saturating_sub(1);
+        let later = self.narrow(0, n as isize - rest as isize, rest);
+        let differs = later.ne(&self.narrow(0, 0, rest));
+        Tensor::cat(&[&first, &differs], 0)
     }
 
     /// Where each element's value stands among those of the groups, and how large these are.

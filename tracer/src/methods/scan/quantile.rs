@@ -98,39 +98,55 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn quantile(&self, q: impl Into<Quantiles>, dim: impl Into<Dim>) -> Tensor {
-        let quantiles = self.quantiles(&q.into(), dim.into(), false);
+        let quantiles = self.quantiles(&q.into(), dim.into(), false, true);
         attempt!("quantile", quantiles, self).called("quantile", &[self])
     }
 
     /// As [`quantile`](Tensor::quantile), the dimension staying with size 1.
     #[track_caller]
     pub fn quantile_keepdim(&self, q: impl Into<Quantiles>, dim: impl Into<Dim>) -> Tensor {
-        let quantiles = self.quantiles(&q.into(), dim.into(), true);
+        let quantiles = self.quantiles(&q.into(), dim.into(), true, true);
         attempt!("quantile", quantiles, self).called("quantile", &[self])
     }
 
+    /// [`quantile`](Tensor::quantile) of the elements that are not NaN; NaN of none.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[4.0, f64::NAN, 2.0, 8.0], 4, &Device::cpu());
+    /// assert_eq!(x.nanquantile(0.5, 0).to_scalar::<f64>()?, 4.0);
+    /// # Ok::<(), Error>(())
+    /// ```
     #[track_caller]
-    fn quantiles(&self, q: &Quantiles, dim: Dim, keepdim: bool) -> Result<Tensor> {
+    pub fn nanquantile(&self, q: impl Into<Quantiles>, dim: impl Into<Dim>) -> Tensor {
+        let quantiles = self.quantiles(&q.into(), dim.into(), false, false);
+        attempt!("nanquantile", quantiles, self).called("nanquantile", &[self])
+    }
+
+    /// As [`nanquantile`](Tensor::nanquantile), the dimension staying with size 1.
+    #[track_caller]
+    pub fn nanquantile_keepdim(&self, q: impl Into<Quantiles>, dim: impl Into<Dim>) -> Tensor {
+        let quantiles = self.quantiles(&q.into(), dim.into(), true, false);
+        attempt!("nanquantile", quantiles, self).called("nanquantile", &[self])
+    }
+
+    /// Quantiles along a dimension: of all elements, NaN where one is NaN, or of those that are not.
+    #[track_caller]
+    fn quantiles(&self, q: &Quantiles, dim: Dim, keepdim: bool, of_all: bool) -> Result<Tensor> {
         let (x, dim) = self.row_along(dim)?;
         let dtype = x.dtype();
         if !dtype.is_float() {
-            return Err(Error::untaken("quantile", dtype, DType::F32));
+            let name = if of_all { "quantile" } else { "nanquantile" };
+            return Err(Error::untaken(name, dtype, DType::F32));
         }
-        let (numbers, compute, device) = (q.numbers()?, dtype.compute(), x.device());
+        let numbers = q.numbers()?;
         if x.numel() == 0 {
             return Err(Error::shape(format!("no elements in {}", x.shape())));
         }
-        let k = numbers.len();
-        let ([low, high], parts) = places(numbers, x.shape()[dim]);
-        let mut along = vec![1; x.rank()];
-        along[dim] = k;
-        let parts = Tensor::from_vec(parts, along, &device).to_dtype(compute);
-        // NaN sorts behind all numbers.
-        let sorted = x.sort(dim, false).0.to_dtype(compute);
-        let low = sorted.index_select(dim, &Tensor::from_vec(low, k, &device));
-        let high = sorted.index_select(dim, &Tensor::from_vec(high, k, &device));
-        let between = low.lerp(&high, &parts);
-        let found = x.isnan().any_keepdim(dim).where_cond(f64::NAN, &between);
+        let found = match of_all {
+            true => x.between_all(numbers, dim),
+            false => x.between_numbers(numbers, dim),
+        };
         let found = found.to_dtype(dtype);
         let keepdim = keepdim && self.rank() > 0;
         Ok(match (q.is_one(), keepdim) {
@@ -139,5 +155,43 @@ impl Tensor {
             (false, true) => found.movedim(dim, 0).unsqueeze(dim as isize + 1),
             (false, false) => found.movedim(dim, 0),
         })
+    }
+
+    /// The quantiles of all elements, NaN where one is NaN, in the dtype of arithmetic.
+    #[track_caller]
+    fn between_all(&self, quantiles: &[f64], dim: usize) -> Tensor {
+        let (compute, device) = (self.dtype().compute(), self.device());
+        let k = quantiles.len();
+        let ([low, high], parts) = places(quantiles, self.shape()[dim]);
+        let parts = Tensor::from_vec(parts, self.line(dim, k), &device).to_dtype(compute);
+        // NaN sorts behind all numbers.
+        let sorted = self.sort(dim, false).0.to_dtype(compute);
+        let low = sorted.index_select(dim, &Tensor::from_vec(low, k, &device));
+        let high = sorted.index_select(dim, &Tensor::from_vec(high, k, &device));
+        let between = low.lerp(&high, &parts);
+        let is_nan = self.isnan().any_keepdim(dim);
+        is_nan.where_cond(f64::NAN, &between)
+    }
+
+    /// The quantiles of the elements that are not NaN, in the dtype of arithmetic.
+    #[track_caller]
+    fn between_numbers(&self, quantiles: &[f64], dim: usize) -> Tensor {
+        let (compute, device) = (self.dtype().compute(), self.device());
+        let q = Tensor::from_slice(quantiles, self.line(dim, quantiles.len()), &device);
+        let counts = self.isnan().logical_not().sum_keepdim(dim);
+        // A row of none takes its first element, which is NaN.
+        let last = (counts - 1).clamp_min(0).to_dtype(DType::F64);
+        let place = last * q;
+        let sorted = self.sort(dim, false).0.to_dtype(compute);
+        let low = sorted.gather(dim, &place.floor().to_dtype(DType::I64));
+        let high = sorted.gather(dim, &place.ceil().to_dtype(DType::I64));
+        low.lerp(&high, &place.frac().to_dtype(compute))
+    }
+
+    /// A shape of 1 but in a dimension.
+    fn line(&self, dim: usize, size: usize) -> Vec<usize> {
+        let mut line = vec![1; self.rank()];
+        line[dim] = size;
+        line
     }
 }
