@@ -12,7 +12,7 @@ use ferrotrace_runtime::{Error, Result};
 fn ranks(a: &Tensor, b: &Tensor, expected: [usize; 2]) -> Result<()> {
     a.check()?;
     b.check()?;
-    let (own, other) = (a.shape(), b.shape());
+    let (own, other) = (a.sizes(), b.sizes());
     if [own.rank(), other.rank()] != expected {
         let why = format!("operands of {expected:?} dimensions, not {own} and {other}");
         return Err(Error::shape(why));
