@@ -2,6 +2,7 @@
 
 mod calls;
 mod data;
+mod dropped;
 mod gradients;
 mod history;
 mod loops;
