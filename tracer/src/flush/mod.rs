@@ -9,6 +9,7 @@ mod store_rule;
 use crate::args::{TensorLike, borrowed};
 use crate::backend::{Plan, PlanInput, run_each};
 use crate::form::{Line, Lines, told};
+use crate::history;
 use crate::node::flight::Flight;
 use crate::node::pool::retire;
 use crate::node::{Node, NodeArc, NodeInput, Origin, State, Status};
@@ -85,12 +86,14 @@ pub(crate) fn flush_nodes(mut nodes: Vec<NodeArc>, stores: Stores) {
         let device = first.facts.device.clone();
         let here = |node: &NodeArc| node.facts.device == device;
         if nodes.iter().all(here) {
-            return flush_on_device(nodes, stores);
+            flush_on_device(nodes, stores);
+            break;
         }
         let (now, later) = nodes.into_iter().partition(here);
         flush_on_device(now, stores);
         nodes = later;
     }
+    history::release_postponed();
 }
 
 fn flush_on_device(mut nodes: Vec<NodeArc>, stores: Stores) {

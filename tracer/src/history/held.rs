@@ -5,7 +5,7 @@
 //! links here go from operands to results, and release what no gradient can be asked through. So a loop that computes its
 //! parameters from gradients, `w = &w - &grad(&loss, &[&w])[0] * 0.1`, keeps the history of one step, not of all.
 
-use super::{History, release};
+use super::{History, Operation, Past, release};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::ops::Deref;
@@ -119,11 +119,23 @@ fn lose(mut results: Results) {
     }
 }
 
+/// Operations of histories that are of no use, whose values are not computed yet. The flush that computes these stores what
+/// operations to come share with them, as it would if the history were kept.
+static POSTPONED: Mutex<Vec<Arc<Operation>>> = Mutex::new(Vec::new());
+
+/// Releases what waited for a flush.
+pub(crate) fn release_postponed() {
+    let postponed = std::mem::take(&mut *POSTPONED.lock());
+    postponed.into_iter().for_each(release);
+}
+
 impl History {
     /// Releases what an operation keeps, if no gradient can be asked through it.
     pub(super) fn release(&self) {
-        if let Some(operation) = self.replace_operation(super::Past::Released) {
-            release(operation);
+        match self.replace_operation(Past::Released) {
+            Some(operation) if operation.is_pending() => POSTPONED.lock().push(operation),
+            Some(operation) => release(operation),
+            None => {}
         }
     }
 }

@@ -6,12 +6,12 @@
 
 mod held;
 
-pub(crate) use held::Held;
+pub(crate) use held::{Held, release_postponed};
 
 use crate::form::Kind;
 use crate::mode;
-use crate::node::NodeInput;
 use crate::node::handle::{Handle, Kept};
+use crate::node::{NodeInput, Status};
 use ferrotrace_kernels::op::gradient::{Reads, reads};
 use ferrotrace_kernels::{ArgMeta, Op};
 use ferrotrace_runtime::{Result, Scalar};
@@ -181,13 +181,24 @@ pub(crate) enum Operand {
 }
 
 impl Operation {
-    /// Notes that the gradient has been taken of what is kept for it.
-    pub fn take(&self) {
+    /// What is kept for its gradient.
+    fn kept(&self) -> impl Iterator<Item = &Kept> {
         let values = self.operands.iter().filter_map(|operand| match operand {
             Operand::Tensor { value, .. } => value.as_ref(),
             Operand::Number(_) => None,
         });
-        values.chain(&self.result).for_each(Kept::take);
+        values.chain(&self.result)
+    }
+
+    /// Notes that the gradient has been taken of what is kept for it.
+    pub fn take(&self) {
+        self.kept().for_each(Kept::take);
+    }
+
+    /// Whether a value that is kept is not computed yet.
+    fn is_pending(&self) -> bool {
+        let pending = |kept: &Kept| kept.handle().node().status() == Status::Pending;
+        self.kept().any(pending)
     }
 }
 
