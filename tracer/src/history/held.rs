@@ -8,6 +8,7 @@
 use super::{History, Operation, Past, release};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use std::cell::RefCell;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -119,21 +120,38 @@ fn lose(mut results: Results) {
     }
 }
 
-/// Operations of histories that are of no use, whose values are not computed yet. The flush that computes these stores what
-/// operations to come share with them, as it would if the history were kept.
-static POSTPONED: Mutex<Vec<Arc<Operation>>> = Mutex::new(Vec::new());
+/// Most operations that wait for a flush of their thread, which another thread may do instead.
+const POSTPONED: usize = 1 << 12;
 
-/// Releases what waited for a flush.
+thread_local! {
+    /// Operations of histories that are of no use, whose values are not computed yet. The flush that computes these stores
+    /// what operations to come share with them, as it would if the history were kept.
+    static WAITING: RefCell<Vec<Arc<Operation>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Releases what waited for a flush of this thread.
 pub(crate) fn release_postponed() {
-    let postponed = std::mem::take(&mut *POSTPONED.lock());
-    postponed.into_iter().for_each(release);
+    let waiting = WAITING.try_with(|waiting| waiting.take());
+    waiting.into_iter().flatten().for_each(release);
+}
+
+/// Releases an operation behind the next flush of this thread.
+fn postpone(operation: Arc<Operation>) {
+    let push = |waiting: &RefCell<Vec<Arc<Operation>>>| {
+        let mut waiting = waiting.borrow_mut();
+        waiting.push(operation);
+        waiting.len()
+    };
+    if WAITING.try_with(push).is_ok_and(|count| count >= POSTPONED) {
+        release_postponed();
+    }
 }
 
 impl History {
     /// Releases what an operation keeps, if no gradient can be asked through it.
     pub(super) fn release(&self) {
         match self.replace_operation(Past::Released) {
-            Some(operation) if operation.is_pending() => POSTPONED.lock().push(operation),
+            Some(operation) if operation.is_pending() => postpone(operation),
             Some(operation) => release(operation),
             None => {}
         }
