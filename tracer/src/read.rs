@@ -242,9 +242,9 @@ impl Tensor {
         copy.with_history(history)
     }
 
-    /// The same values in dense row-major order. A tensor that is stored in that order is returned as it is. A tensor that is stored
-    /// in another order is copied, and so is one that is not computed yet, since its elements may be computed in another order. The copy costs nothing unless it
-    /// is a result of the computation, or a result is a view of it.
+    /// This tensor's values in dense row-major order. A tensor that is stored in that order is returned as it is. A tensor that
+    /// is stored in another order is copied, and so is one that is not computed yet, since its elements may be computed in
+    /// another order. The copy costs nothing unless it is a result of the computation, or a result is a view of it.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;

@@ -54,11 +54,11 @@ impl Segment {
         let mut outer: Vec<Value> = Vec::new();
         let mut steps = Vec::new();
         for history in sweep::reachable([last], start + 1) {
-            if history.has_ended() {
-                return None;
-            }
             let Some(operation) = history.computed_by() else {
-                continue;
+                match history.has_ended() {
+                    true => return None,
+                    false => continue,
+                }
             };
             if !matches!(operation.rule, Rule::Operator) {
                 continue;

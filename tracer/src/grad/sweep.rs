@@ -288,12 +288,12 @@ fn run(
         if let Some(gradient) = &whole {
             note(history, gradient)?;
         }
-        if history.has_ended() {
-            return Err(Error::argument(
-                "an earlier backward pass ended its history: ask `grad` for several gradients of one loss",
-            ));
-        }
         let Some(operation) = history.computed_by() else {
+            if history.has_ended() {
+                return Err(Error::argument(
+                    "an earlier backward pass ended its history: ask `grad` for several gradients of one loss",
+                ));
+            }
             continue;
         };
         let flows = |operand: &Kept| {

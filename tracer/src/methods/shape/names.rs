@@ -58,7 +58,8 @@ impl Tensor {
         expanded.called("expand_as", &[self, other])
     }
 
-    /// The same elements under another tensor's shape, of as many, as [`reshape`](Tensor::reshape) does.
+    /// This tensor's elements in the shape of another tensor, which has as many elements: [`reshape`](Tensor::reshape) to that
+    /// shape.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;

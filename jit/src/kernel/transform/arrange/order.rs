@@ -13,7 +13,8 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// `added` are added; `named` says which are named, and `table` which are in tables.
+    /// The order of `count` arguments, of which those at `table` are in tables and those that `named` names are read by name,
+    /// and of so many that are `added`.
     pub fn new(
         count: usize,
         table: Range<i64>,
