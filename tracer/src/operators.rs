@@ -78,7 +78,7 @@ binary_operators! {
     Rem rem, RemAssign rem_assign => Mod;
 }
 
-// Of integers, bit by bit; of truth values, as logic.
+// These work on each bit of integers, and are logic on truth values.
 binary_operators! {
     [bool, i64, Scalar];
     BitAnd bitand, BitAndAssign bitand_assign => BitwiseAnd;

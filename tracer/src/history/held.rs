@@ -157,3 +157,37 @@ impl History {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prelude::*;
+    use crate::with_mode;
+
+    fn waiting() -> usize {
+        WAITING.with(|waiting| waiting.borrow().len())
+    }
+
+    #[test]
+    fn what_waits_goes_with_the_next_flush_or_when_there_is_much() {
+        with_mode(Mode::Compiled, || {
+            let x = Tensor::ones(2, DType::F32, &Device::cpu());
+            // The rule of exp reads its result, which nothing computes.
+            let dropped = || {
+                let leaf = x.requires_grad();
+                let result = leaf.exp();
+                drop(leaf);
+                drop(result);
+            };
+            dropped();
+            assert_eq!(waiting(), 1);
+            (&x + 1.0).eval().unwrap();
+            assert_eq!(waiting(), 0);
+            for _ in 0..2 * POSTPONED + 10 {
+                dropped();
+                assert!(waiting() < POSTPONED);
+            }
+            assert_eq!(waiting(), 10);
+        });
+    }
+}
