@@ -123,6 +123,37 @@ fn results_that_are_arguments_or_views_of_them() {
     assert!(!f.call(&x).has_grad());
 }
 
+/// What the backward pass reads lies in memory as the forward pass stored it: here in another order of dimensions.
+#[test]
+fn saved_values_in_another_order_of_dimensions() {
+    compare(|x, w| vec![(x * w).t().select_assign(0, 0, 0.7).t().tanh().square()]);
+    compare(|x, w| vec![(x * w).t().slice_assign(0, 0, 2, 1, 0.7).t().sinh().exp()]);
+    compare(|x, w| vec![(x * w).t().cumsum(0).t().tanh() * w.exp()]);
+    compare(|x, w| {
+        let y = x.t().matmul(x).flip(0).t();
+        vec![y.softmax(1) * w, y.t().pow(3).t().tanh()]
+    });
+}
+
+#[test]
+fn what_depends_through_integers_alone_has_no_gradient() {
+    let f = jit(|x: &Tensor| {
+        (
+            x.argmax(0).to_dtype(DType::F64),
+            x.gt(0.0).to_dtype(DType::F64) * 2.0,
+        )
+    });
+    let x = v(&[0.5, -3.0, 2.0]).requires_grad();
+    for _ in 0..2 {
+        let (place, above) = f.call(&x);
+        close(&place, &Tensor::scalar(2.0, DType::F64, &Device::cpu()));
+        fails(&grad(&place, &[&x])[0], "through the integers");
+        fails(&grad(&above.sum(..), &[&x])[0], "through the integers");
+        let both = grad(&(above + &x).sum(..), &[&x]);
+        close(&both[0], &v(&[1.0, 1.0, 1.0]));
+    }
+}
+
 #[test]
 fn constants_and_integers_among_the_results() {
     compare(|x, w| vec![(x * w).floor() + x, w.detach() * x, x.sign()]);

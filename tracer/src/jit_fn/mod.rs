@@ -322,7 +322,11 @@ impl<F: JitFn<S>, S> Jit<F, S> {
             return Traced::Result(result);
         };
         results.extend(values.iter().cloned());
-        let outside = |tensor: &Tensor| tensor.history().is_some_and(|h| leaves_trace(h, id));
+        // A result that depends on what requires a gradient through integers alone says so to whoever differentiates it.
+        let outside = |tensor: &Tensor| {
+            let history = tensor.history();
+            history.is_some_and(|h| !h.is_live() || leaves_trace(h, id))
+        };
         let is_argument = |tensor: &Tensor| leaves.iter().any(|leaf| leaf.is_same(tensor));
         let differentiable = leaves.iter().any(Tensor::has_grad) && results.iter().any(is_argument)
             || results.iter().any(outside);

@@ -27,6 +27,8 @@ pub(super) enum Input {
 pub(crate) struct Backward {
     /// How the gradient of each part lies in memory, if there is one.
     gradients: Vec<Option<FormLeaf>>,
+    /// How each saved value lies in memory.
+    saved: Vec<FormLeaf>,
     wanted: Vec<bool>,
     pub(super) replay: Arc<Replay>,
     pub(super) inputs: Arc<[Input]>,
@@ -35,23 +37,27 @@ pub(crate) struct Backward {
 }
 
 impl Joint {
-    /// The backward pass from these gradients of the parts to the wanted targets.
+    /// The backward pass from these gradients of the parts and saved values to the wanted targets.
     ///
     /// # Errors
     /// Out of memory.
     pub(super) fn backward(
         &self,
         gradients: &[Option<Array>],
+        saved: &[Array],
         wanted: &[bool],
     ) -> Result<Backward> {
         let of = |gradient: &Option<Array>| gradient.as_ref().map(FormLeaf::of);
         let gradients: Vec<Option<FormLeaf>> = gradients.iter().map(of).collect();
         let mut known = self.backward.lock();
-        let same = |b: &&Backward| b.gradients == gradients && b.wanted == wanted;
+        let same = |b: &&Backward| {
+            let mut pairs = b.saved.iter().zip(saved);
+            b.gradients == gradients && b.wanted == wanted && pairs.all(|(leaf, s)| leaf.is_of(s))
+        };
         if let Some(found) = known.iter().find(same) {
             return Ok(found.clone());
         }
-        let made = self.make(gradients, wanted)?;
+        let made = self.make(gradients, saved, wanted)?;
         if known.len() == MOST {
             known.clear();
         }
@@ -59,7 +65,12 @@ impl Joint {
         Ok(made)
     }
 
-    fn make(&self, gradients: Vec<Option<FormLeaf>>, wanted: &[bool]) -> Result<Backward> {
+    fn make(
+        &self,
+        gradients: Vec<Option<FormLeaf>>,
+        saved: &[Array],
+        wanted: &[bool],
+    ) -> Result<Backward> {
         let part = |number: usize| number.checked_sub(self.arguments);
         let absent = |number: usize| Some(gradients.get(part(number)?)?.is_none());
         let (mut recorded, places) = match gradients.iter().all(Option::is_some) {
@@ -81,9 +92,13 @@ impl Joint {
             }
         }
         let first = self.arguments + self.parts.len();
-        let (recorded, inputs) = self.compact(recorded.part(outputs, &self.saved, first));
+        let saved: Vec<FormLeaf> = saved.iter().map(FormLeaf::of).collect();
+        let nodes = self.saved.iter().copied();
+        let given: Vec<(u32, FormLeaf)> = nodes.zip(saved.iter().cloned()).collect();
+        let (recorded, inputs) = self.compact(recorded.part(outputs, &given, first));
         Ok(Backward {
             gradients,
+            saved,
             wanted: wanted.to_vec(),
             replay: Arc::new(Replay::of(recorded)),
             inputs: inputs.into(),

@@ -147,7 +147,7 @@ impl Several for Called {
             false => None,
         };
         let arrays = data(gradients)?;
-        let backward = self.joint.backward(&arrays, wanted)?;
+        let backward = self.joint.backward(&arrays, &kept.saved, wanted)?;
         let (mode, drawn) = (kept.mode, kept.drawn.clone());
         let own = Arc::try_unwrap(kept);
         let of = |input: &Input, own: &std::result::Result<Kept, Arc<Kept>>| {

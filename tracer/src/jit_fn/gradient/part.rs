@@ -1,6 +1,6 @@
 //! Parts of a trace, as traces of their own.
 
-use crate::form::{Edge, Form, FormNode};
+use crate::form::{Edge, Form, FormLeaf, FormNode};
 use crate::jit_fn::replay::{Place, Recorded, Slot, Source};
 use rustc_hash::FxHashSet;
 
@@ -122,12 +122,19 @@ impl Recorded {
         Some(new)
     }
 
-    /// The part that gives `wanted`, where the values of the nodes `given` are arguments from number `first` on.
-    pub(super) fn part(&self, wanted: Vec<Place>, given: &[u32], first: usize) -> Recorded {
+    /// The part that gives `wanted`, where the values of the nodes `given`, as they lie in memory, are arguments from
+    /// number `first` on.
+    pub(super) fn part(
+        &self,
+        wanted: Vec<Place>,
+        given: &[(u32, FormLeaf)],
+        first: usize,
+    ) -> Recorded {
         let nodes = Nodes::of(&self.form);
         let mut leaf_of = vec![None; nodes.len()];
         let mut is_given = vec![false; nodes.len()];
-        given.iter().for_each(|&n| is_given[n as usize] = true);
+        let nodes_given = given.iter().map(|(node, _)| *node as usize);
+        nodes_given.for_each(|node| is_given[node] = true);
         let needed = nodes.needed(nodes_of(&wanted), &is_given);
         let mut part = Recorded {
             form: Form {
@@ -154,10 +161,11 @@ impl Recorded {
         }
         let readers = (0..nodes.len()).filter(|&n| needed[n]);
         let is_read: FxHashSet<usize> = readers.flat_map(|n| nodes.operand_nodes(n)).collect();
-        for (number, &old) in given.iter().enumerate() {
-            if is_read.contains(&(old as usize)) {
-                leaf_of[old as usize] = Some(part.sources.len() as u32);
-                part.form.leaves.push(self.form.dense_leaf(old as usize));
+        for (number, (old, leaf)) in given.iter().enumerate() {
+            let old = *old as usize;
+            if is_read.contains(&old) {
+                leaf_of[old] = Some(part.sources.len() as u32);
+                part.form.leaves.push(leaf.clone());
                 part.sources.push(Source::Argument(first + number));
             }
         }
@@ -182,7 +190,7 @@ impl Recorded {
             part.slots.extend_from_slice(slots);
         }
         let place = |place: Place| match place {
-            Place::Node(n) => match given.iter().position(|&g| g == n) {
+            Place::Node(n) => match given.iter().position(|(node, _)| *node == n) {
                 Some(number) => Place::Argument(first + number),
                 None => Place::Node(node_number[n as usize]),
             },
