@@ -27,10 +27,11 @@ impl Reference {
     fn outputs(&self, input: &[usize]) -> Vec<usize> {
         let count = |d: usize| {
             let span = self.dilation[d] * (self.kernel[d] - 1) + 1;
-            let room = input[d] + 2 * self.padding[d] - span;
-            let mut n = room / self.stride[d] + 1;
+            let room = (input[d] + 2 * self.padding[d]) as isize - span as isize;
+            let stride = self.stride[d] as isize;
+            let mut n = (room.div_euclid(stride) + 1) as usize;
             if self.ceil {
-                n = room.div_ceil(self.stride[d]) + 1;
+                n = ((room + stride - 1).div_euclid(stride) + 1) as usize;
                 if (n - 1) * self.stride[d] >= input[d] + self.padding[d] {
                     n -= 1;
                 }
@@ -94,6 +95,8 @@ fn windows_of_every_option() {
         (vec![7], [vec![2], vec![2], vec![1], vec![1]], true),
         (vec![8], [vec![3], vec![2], vec![1], vec![2]], false),
         (vec![5], [vec![3], vec![3], vec![1], vec![1]], true),
+        (vec![2], [vec![5], vec![4], vec![0], vec![1]], true),
+        (vec![2], [vec![3], vec![4], vec![1], vec![2]], true),
         (
             vec![6, 7],
             [vec![3, 2], vec![2, 3], vec![1, 1], vec![1, 1]],
@@ -187,10 +190,9 @@ fn windows_of_what_is_no_number() {
         assert_eq!(x.max_pool1d_with(3).dims(), [1, 2]);
         let square = Tensor::zeros((1, 4, 4), F32, &cpu());
         assert_eq!(square.avg_pool2d_with([2, 1]).dims(), [1, 2, 4]);
-        fails(
-            &x.max_pool1d_with(Pool::new(7).ceil_mode(true)),
-            &["max_pool1d", "window of 7"],
-        );
+        for long in [Pool::new(7), Pool::new(9).stride(2).ceil_mode(true)] {
+            fails(&x.max_pool1d_with(long), &["max_pool1d", "window of"]);
+        }
         fails(
             &x.max_pool1d_with(Pool::new(2).padding(2).ceil_mode(true)),
             &["half"],

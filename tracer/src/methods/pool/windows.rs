@@ -39,14 +39,17 @@ impl Axis {
                 "a padding of {padding} is more than half the window of {span}"
             )));
         }
-        let Some(room) = padded.checked_sub(span) else {
+        // Windows that reach past the padded input by less than a stride count under `ceil_mode`.
+        let reach = if ceil_mode { stride - 1 } else { 0 };
+        let Some(room) = padded.checked_add(reach).and_then(|n| n.checked_sub(span)) else {
             return Err(Error::shape(format!(
                 "a window of {span} is larger than the padded input of {padded}"
             )));
         };
         let mut output = room / stride + 1;
-        if ceil_mode && room % stride > 0 && output * stride < input + padding {
-            output += 1;
+        // The last window begins within the input or the padding before it.
+        if ceil_mode && output > 1 && (output - 1) * stride >= input + padding {
+            output -= 1;
         }
         Ok(Axis {
             input,
