@@ -4,8 +4,8 @@
 
 use crate::forms::*;
 use ferrotrace::DType::*;
-use ferrotrace::eval;
 use ferrotrace::prelude::*;
+use ferrotrace::{ReduceOp, eval};
 
 /// Python's `range(*slice(start, end, step).indices(n))`.
 fn python(n: usize, start: Option<isize>, end: Option<isize>, step: isize) -> Vec<usize> {
@@ -334,6 +334,43 @@ fn elements_along_a_dimension() {
         );
         assert!(
             x.take_along_dim(&ints(&[3]).reshape((1, 1)), 1)
+                .eval()
+                .is_err()
+        );
+    });
+}
+
+/// A 0-d tensor, index or source stands for a row of one element, as in PyTorch.
+#[test]
+fn numbers_among_rows() {
+    each(&ALL, true, |dtype| {
+        let line = dense(&[3], dtype, &[0.0, 1.0, 1.0]);
+        let (number, row) = (Tensor::scalar(1, dtype, &cpu()), dense(&[1], dtype, &[1.0]));
+        let (at, places) = (Tensor::scalar(0, I64, &cpu()), ints(&[0, 0]));
+        equal(
+            &line.gather(0, &Tensor::scalar(-1, I64, &cpu())),
+            &[],
+            &[1.0],
+        );
+        equal(&number.gather(-1, &places), &[2], &[1.0, 1.0]);
+        equal(&number.gather(0, &at), &[], &[1.0]);
+        for src in [&number, &row, &line.narrow(0, 1, 2)] {
+            equal(&line.scatter(0, &at, src), &[3], &[1.0, 1.0, 1.0]);
+            equal(&line.scatter_add(0, &at, src), &[3], &[1.0, 1.0, 1.0]);
+            let greatest = line.scatter_reduce(0, &ints(&[0]), src, ReduceOp::Amax, true);
+            equal(&greatest, &[3], &[1.0, 1.0, 1.0]);
+        }
+        equal(&number.scatter(0, &ints(&[0]), &line), &[], &[0.0]);
+        fails(
+            &line.gather(0, &places.reshape((1, 2))),
+            &["gather", "rank"],
+        );
+        fails(
+            &line.scatter(0, &ints(&[0, 1]), &number),
+            &["scatter", "source"],
+        );
+        assert!(
+            line.gather(0, &Tensor::scalar(3, I64, &cpu()))
                 .eval()
                 .is_err()
         );

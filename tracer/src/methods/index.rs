@@ -103,9 +103,24 @@ fn is_found_on_device(mask: &Tensor) -> bool {
     !mask.device().is_cpu() && mask.rank() > 0 && (1..1 << 32).contains(&n)
 }
 
+/// Tensors of at most one dimension, each 0-d one as a row of one element, whose indices are checked. `None` if none is
+/// 0-d, or one has more dimensions.
+#[track_caller]
+pub(super) fn rows<const N: usize>(tensors: [&Tensor; N]) -> Option<[Tensor; N]> {
+    let ranks = tensors.map(Tensor::rank);
+    if !ranks.contains(&0) || ranks.iter().any(|&rank| rank > 1) {
+        return None;
+    }
+    Some(tensors.map(|t| match t.rank() {
+        0 => t.unsqueeze(0),
+        _ => t.clone(),
+    }))
+}
+
 impl Tensor {
     /// `out[i] = self[i with i[dim] replaced by idx[i]]`: the index has the rank of this tensor and sizes that do not
-    /// exceed its own outside `dim`; the result has the index's shape. Negative indices count from the end.
+    /// exceed its own outside `dim`; the result has the index's shape. Negative indices count from the end. A 0-d tensor
+    /// or index is a row of one beside one of one dimension.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -117,10 +132,13 @@ impl Tensor {
     #[track_caller]
     pub fn gather(&self, dim: impl Into<Dim>, idx: &Tensor) -> Tensor {
         let dim = attempt!("gather", dim.into().wrap_along(self.rank()), self, idx);
-        if self.rank() == 0 && idx.rank() == 0 {
-            // As a row of one, whose indices are checked.
-            let (row, at) = (self.unsqueeze(0), idx.unsqueeze(0));
-            return row.gather(0, &at).squeeze(0);
+        if let Some([row, at]) = rows([self, idx]) {
+            let found = row.gather(0, &at);
+            return if idx.rank() == 0 {
+                found.squeeze(0)
+            } else {
+                found
+            };
         }
         Tensor::record(
             Op::Gather(Gather { dim }),

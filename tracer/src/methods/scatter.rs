@@ -4,7 +4,7 @@
 mod bag;
 
 use super::attempt;
-use super::index::Indexing;
+use super::index::{Indexing, rows};
 use crate::args::{Dim, Operand};
 use crate::{Input, Tensor};
 use ferrotrace_kernels::op::{IndexPut, Scatter, SliceAssign};
@@ -34,10 +34,13 @@ impl Tensor {
         if let Err(error) = self.takes(src) {
             return Tensor::failed(name, error, &[self, idx, src]);
         }
-        if self.rank() == 0 && idx.rank() == 0 && src.rank() == 0 {
-            // As rows of one, whose indices are checked.
-            let [row, at, src] = [self, idx, src].map(|t| t.unsqueeze(0));
-            return row.scattered(name, op, &at, &src).squeeze(0);
+        if let Some([row, at, src]) = rows([self, idx, src]) {
+            let written = row.scattered(name, op, &at, &src);
+            return if self.rank() == 0 {
+                written.squeeze(0)
+            } else {
+                written
+            };
         }
         let inputs = [Input::Tensor(self), Input::Tensor(idx), Input::Tensor(src)];
         Tensor::record_as(name, op, &inputs)
