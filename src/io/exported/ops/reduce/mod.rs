@@ -31,8 +31,9 @@ macro_rules! reduced {
     }};
 }
 
-/// The variance over dimensions by PyTorch's many ways to say how: a correction, or whether it is 1.
-fn variance(c: &Call<'_>) -> Result<(Tensor, Tensor)> {
+/// The variance over dimensions, or its `root`, and the mean, by PyTorch's many ways to say how: a correction, or whether
+/// it is 1.
+fn moments(c: &Call<'_>, root: bool) -> Result<(Tensor, Tensor)> {
     let x = c.tensor("self")?;
     let correction = match c.has("correction") {
         true => c.float_or("correction", 1.0)?,
@@ -43,20 +44,23 @@ fn variance(c: &Call<'_>) -> Result<(Tensor, Tensor)> {
         true => (0..x.rank() as isize).collect(),
         false => dims,
     };
-    let of = |correction| match keeps(c) {
-        Ok(true) => Ok(x.var_mean_keepdim(&dims[..], correction)),
-        Ok(false) => Ok(x.var_mean(&dims[..], correction)),
-        Err(error) => Err(error),
+    let keeps = keeps(c)?;
+    let of = |correction| match (root, keeps) {
+        (false, false) => x.var_mean(&dims[..], correction),
+        (false, true) => x.var_mean_keepdim(&dims[..], correction),
+        (true, false) => x.std_mean(&dims[..], correction),
+        (true, true) => x.std_mean_keepdim(&dims[..], correction),
     };
     if whole as f64 == correction {
-        return of(whole);
+        return Ok(of(whole));
     }
     // A correction that is no count: the mean of squares, over another number.
     let sizes: Result<Vec<usize>> = dims.iter().map(|&dim| x.dim(dim)).collect();
     let count = sizes?.iter().product::<usize>() as f64;
-    let (var, mean) = of(0)?;
-    let var = wide(&var, |var| var * (count / (count - correction).max(0.0)));
-    Ok((var, mean))
+    let (moment, mean) = of(0);
+    let scale = count / (count - correction).max(0.0);
+    let scale = if root { scale.sqrt() } else { scale };
+    Ok((wide(&moment, |moment| moment * scale), mean))
 }
 
 /// The greatest or least of all elements, of a dimension with its positions, or of two tensors.
@@ -187,17 +191,19 @@ pub(super) const TABLE: Table = &[
     ("argmin", "default", |c| position(c, false)),
     ("any", "default dim dims", |c| truths(c, false)),
     ("all", "default dim dims", |c| truths(c, true)),
-    ("var", "default dim correction", |c| one(variance(c)?.0)),
-    ("std", "default dim correction", |c| {
-        one(variance(c)?.0.sqrt())
+    ("var", "default dim correction", |c| {
+        one(moments(c, false)?.0)
     }),
+    (
+        "std",
+        "default dim correction",
+        |c| one(moments(c, true)?.0),
+    ),
     ("var_mean", "default dim correction", |c| {
-        let (var, mean) = variance(c)?;
-        all([var, mean])
+        moments(c, false).and_then(|(var, mean)| all([var, mean]))
     }),
     ("std_mean", "default dim correction", |c| {
-        let (var, mean) = variance(c)?;
-        all([var.sqrt(), mean])
+        moments(c, true).and_then(|(std, mean)| all([std, mean]))
     }),
     ("logsumexp", "default", |c| {
         let x = c.tensor("self")?;
