@@ -526,6 +526,13 @@ impl Replay {
         }
         count(Counter::Flushes, 1);
         let inputs = self.inputs(arguments, given)?;
+        debug_assert!(
+            inputs
+                .iter()
+                .zip(&self.plan.form.leaves)
+                .all(|(input, leaf)| leaf.is_of(&input.array)),
+            "a plan runs on data that lie in memory as it was made for"
+        );
         let example = || {
             let input = |input: &PlanInput| PlanInput {
                 array: input.array.clone(),
