@@ -13,6 +13,7 @@ mod indexing;
 mod methods;
 mod numbers;
 mod pooling;
+mod products;
 mod refusals;
 mod slices;
 mod sums;

@@ -26,8 +26,8 @@ fn sum_of_products(x: Track, y: Track, k: usize, dtype: DType) -> Track {
 }
 
 impl Generator<'_> {
-    /// A product of a known value, on either side, and a new operand: batches that broadcast, transposed and strided
-    /// operands, sums of nothing; then pointwise operations, most of which take it up.
+    /// A product of a known value, on either side, and a new operand: batches that broadcast, vectors, transposed and
+    /// strided operands, sums of nothing; then pointwise operations, most of which take it up.
     pub(super) fn product(&mut self) {
         let x = self.any();
         let (mut shape, dtype) = (self.shape_of(x), self.dtype_of(x));
@@ -55,6 +55,10 @@ impl Generator<'_> {
             .map(|&n| if self.rng.chance(30) { 1 } else { n })
             .collect();
         dims.extend(if left { [k, other] } else { [other, k] });
+        // A vector, by a matrix or by each of a batch.
+        if self.rng.chance(20) {
+            dims = vec![k];
+        }
         // A window may keep distances of a dimension without elements.
         if dims.iter().fold(1usize, |n, &d| n.saturating_mul(d.max(1))) > self.limits.numel {
             return;
