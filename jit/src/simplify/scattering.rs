@@ -241,13 +241,17 @@ fn stretched(b: &Simplifier<'_>, index: ValueId) -> Option<ValueId> {
     is_column.then_some(*x)
 }
 
-/// The vector that a column was made of, or the column.
+/// The vector that a column was made of by views that keep the order of elements, or the column.
 fn flat(b: &mut Simplifier<'_>, column: ValueId) -> Result<ValueId> {
     let n = b.shape(column).numel();
     let mut x = column;
     loop {
         let node = b.graph.node(x);
-        let reshapes = node.is(|op| op.is_view()) && node.shape.numel() == n;
+        let keeps_order = |op: &Op| match op.as_view() {
+            Some(view) => view.is_reshape() || op.as_expand().is_some(),
+            None => false,
+        };
+        let reshapes = node.is(keeps_order) && node.shape.numel() == n;
         match node.args.first() {
             Some(Operand::Value(from)) if reshapes && b.shape(*from).numel() == n => x = *from,
             _ => break,

@@ -3,8 +3,8 @@
 use super::{Rng, window};
 use ferrotrace_jit::{Graph, Precision};
 use ferrotrace_kernels::op::{
-    AdaptiveAvgPool, ArgSort, ArgTopK, Attention, Cat, Expand, Full, Index, IndexPut, Interpolate,
-    Scan, Scatter, Sort, TopK,
+    AdaptiveAvgPool, ArgSort, ArgTopK, Attention, Cat, Expand, Flip, Full, Index, IndexPut,
+    Interpolate, Scan, Scatter, Sort, TopK,
 };
 use ferrotrace_kernels::{
     Array, Composite, ConvSpec, Op, OpBuilder, Operand, PoolKind, PoolSpec, ScanKind, ScatterMode,
@@ -44,7 +44,7 @@ impl Draft {
         self.keep(array)
     }
 
-    /// An input of indices below `size`, some counted from the end.
+    /// Indices below `size`, some counted from the end: an input, or one in another order of elements.
     fn indices(&mut self, shape: &[usize], size: usize) -> ValueId {
         let size = size as i64;
         let mut value = |rng: &mut Rng| match rng.chance(20) {
@@ -53,7 +53,12 @@ impl Draft {
         };
         let dtype = self.rng.pick(&[DType::I64, DType::I32]);
         let array = window(&mut self.rng, shape, dtype, false, &mut value);
-        self.keep(array)
+        let index = self.keep(array);
+        if shape.is_empty() || !self.rng.chance(30) {
+            return index;
+        }
+        let flip = Op::from(Flip { mask: 1 });
+        self.graph.push(flip, &[index.into()]).expect("it fits")
     }
 
     fn keep(&mut self, array: Array) -> ValueId {
