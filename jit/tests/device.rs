@@ -225,3 +225,44 @@ fn products_of_misaligned_lines() {
         assert_eq!(small.to_string(), graph.to_string(), "copies cost more");
     }
 }
+
+/// Every factorisation, and equations of factors.
+const FACTORS: &str = "%0: f64[2, 3, 3] = input 0 [9, 3, 1]\n%1: f64[3, 2] = input 1 [2, 1]\n\
+    %2: f64[2, 5, 3] = lu_factor(%0)\n%3: f64[2, 3, 2] = lu_solve(%0, %2, %1) {transposed: true}\n\
+    %4: f64[2, 3, 2] = solve_triangular(%0, %1) {upper: true, unit: false}\n\
+    %5: f64[2, 6, 3] = qr(%0)\n%6: f64[2, 7, 3] = svd(%0) {rows: 3}\n%7: f64[2, 3, 3] = cholesky(%0)\n\
+    %8: f64[2, 4, 3] = eigh(%0)\nreturn %2 %3 %4 %5 %6 %7 %8\n";
+
+/// Plans for a device leave them as calls, which run on the host.
+#[test]
+fn factorisations_stay_calls() {
+    let partial = Policy::from(Target {
+        library: Library::Partial(|_, _| Ok(false)),
+        ..Target::default()
+    });
+    let graph: Graph = FACTORS.parse().expect("a graph");
+    let text = graph.to_string();
+    assert_eq!(text.parse::<Graph>().expect("a graph").to_string(), text);
+    let simple = simplify_for(&graph, &partial).expect("it simplifies");
+    let factors = simple.nodes().iter();
+    let factors = factors.filter(|n| n.is(|op| matches!(op, Op::Factorisation(_))));
+    assert_eq!(factors.count(), 7, "{simple}");
+    let array = |dims: &[usize], numbers: &[f64]| Array {
+        buffer: buffer_of(numbers, DType::F64),
+        layout: Layout::contiguous(dims.into()),
+        dtype: DType::F64,
+    };
+    let one = [4.0, 1.0, 0.0, 1.0, 5.0, 2.0, 0.0, 2.0, 6.0];
+    let matrices = [one, one.map(|x| x * 2.0)].concat();
+    let arrays = [array(&[2, 3, 3], &matrices), array(&[3, 2], &one[..6])];
+    let want = run_eagerly(&graph, &arrays, &[]).expect("it runs");
+    let plan = Plan::by(simple, &Policy::default()).expect("a plan");
+    let got = plan.run(&mut kept(&arrays), &[]).expect("it runs");
+    for (got, want) in got.iter().zip(&want) {
+        assert_eq!(difference(got, want, 0.0, false), None);
+    }
+    // The solutions of the transposed equations, whose matrices are symmetric.
+    let x = values(&got[1]);
+    let row: f64 = (0..3).map(|j| one[3 + j] * x[2 * j]).sum();
+    assert!((row - one[2]).abs() < 1e-12, "{x:?}");
+}

@@ -10,6 +10,7 @@ mod composed;
 mod formulas;
 mod half;
 mod indexing;
+mod linalg;
 mod methods;
 mod numbers;
 mod pooling;

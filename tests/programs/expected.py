@@ -29,6 +29,15 @@ def show(name, step, steps, *state):
     print(f"pub const {name}: &[[f64; 2]] = &[\n" + "\n".join(rows) + "\n];")
 
 
+def tracked(x, p, t):
+    move = np.eye(4) + 0.1 * np.eye(4, k=2)
+    x, p = move @ x, move @ p @ move.T + 0.01 * np.eye(4)
+    spread = p[:2, :2] + 0.25 * np.eye(2)
+    gain = np.linalg.solve(spread, p[:2]).T
+    x = x + gain @ (np.array([np.sin(0.3 * t), np.cos(0.3 * t)]) - x[:2])
+    return x, (np.eye(4) - gain @ np.eye(4)[:2]) @ p, t + 1
+
+
 def life(b):
     n = np.zeros_like(b[1:-1, 1:-1])
     m = b.shape[0] - 1
@@ -554,3 +563,4 @@ show("RUNS", runs, 24, whole(150, bound=3), np.zeros(8))
 show("RULE_110", rule_110, 24, whole(70, bound=4001) ** 2 * 37, np.zeros(70))
 tables = whole(90, 6, bound=5), whole(90, seed=2, bound=4), np.zeros((90, 4))
 show("BAYES", bayes, 8, *tables)
+show("TRACKED", tracked, 20, np.zeros(4), np.eye(4), 0.0)

@@ -13,6 +13,7 @@ mod check;
 mod expected;
 mod gradients;
 mod integers;
+mod matrices;
 mod models;
 mod signals;
 mod simulations;

@@ -199,6 +199,7 @@ impl<'a> Expansion<'a> {
             | Op::ArgTopK(_)
             | Op::PlaceOrder(_)
             | Op::PlaceRows(_)
+            | Op::Factorisation(_)
             | Op::Unrounded(_)
             | Op::Program(_)
             | Op::Part(_)

@@ -53,10 +53,10 @@ pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Optio
         }) => scattering::index_put(b, (axes, *at, *accumulate), args),
         // Only plans for the CPU have it.
         Op::SumOfProducts(_) => return None,
-        // Generated loops, a kernel of the library, or programs that the host runs.
+        // Generated loops, a kernel of the library, or programs and factorisations that the host runs.
         Op::ArgSort(_) | Op::ArgTopK(_) | Op::Scan(_) | Op::Correlate(_) => return None,
         Op::PlaceOrder(_) | Op::PlaceRows(_) => return None,
-        Op::Program(_) | Op::Part(_) => return None,
+        Op::Program(_) | Op::Part(_) | Op::Factorisation(_) => return None,
         // Definitions, which the caller takes apart.
         Op::Composite(_) | Op::Unrounded(_) => return None,
         // Generated loops.

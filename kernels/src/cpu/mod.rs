@@ -7,6 +7,7 @@ pub mod dense;
 pub(crate) mod fixture;
 pub mod index;
 pub mod isa;
+pub mod linalg;
 pub mod number;
 pub mod operand;
 pub mod panels;

@@ -10,6 +10,7 @@ pub mod correlation;
 pub mod create;
 mod decides;
 pub mod index;
+pub mod linalg;
 pub mod matmul;
 pub mod op;
 pub mod order;

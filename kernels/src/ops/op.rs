@@ -22,6 +22,13 @@ pub use crate::ops::correlation::Correlation;
 pub use crate::ops::create::{Arange, Full, Iota};
 pub use crate::ops::index::placing::{PlaceOrder, PlaceRows};
 pub use crate::ops::index::{Gather, Index, IndexPut, Scatter};
+pub use crate::ops::linalg::Factorisation;
+pub use crate::ops::linalg::cholesky::Cholesky;
+pub use crate::ops::linalg::eigh::Eigh;
+pub use crate::ops::linalg::lu::{Lu, LuSolve};
+pub use crate::ops::linalg::qr::Qr;
+pub use crate::ops::linalg::svd::Svd;
+pub use crate::ops::linalg::triangular::SolveTriangular;
 pub use crate::ops::matmul::{Matmul, SumOfProducts};
 pub use crate::ops::pointwise::Cast;
 pub use crate::ops::pool::{AdaptiveAvgPool, Interpolate, PoolSpec};
@@ -102,6 +109,7 @@ operators! {
         }
         lists {
             Composite,
+            Factorisation,
         }
     }
 }

@@ -6,6 +6,7 @@ mod convolutions;
 mod differences;
 mod kinks;
 mod losses;
+mod matrices;
 mod norms;
 mod pools;
 mod positions;

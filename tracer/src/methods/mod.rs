@@ -8,6 +8,7 @@ mod create;
 mod elementwise;
 mod index;
 mod join;
+mod linalg;
 mod loss;
 mod mix;
 mod norm;

@@ -231,11 +231,7 @@ fn chained(c: &Call<'_>) -> Results {
 }
 
 fn power(c: &Call<'_>) -> Results {
-    let n = c.int_or("n", 1)?;
-    let inverse = |_| Error::unsupported(format!("a matrix power of {n}: it takes an inverse"));
-    one(c
-        .tensor("self")?
-        .matrix_power(usize::try_from(n).map_err(inverse)?))
+    one(c.tensor("self")?.matrix_power(c.int_or("n", 1)?))
 }
 
 fn pairs(c: &Call<'_>) -> Results {

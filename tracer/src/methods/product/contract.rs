@@ -101,22 +101,32 @@ impl Tensor {
         y.called("vander", &[self])
     }
 
-    /// The product of `n` times this square matrix, or of each of a batch; the identity of none. At most twice as many products
-    /// are computed as `n` has binary digits.
+    /// The product of `n` times this square matrix, or of each of a batch; the identity of none. Of a negative `n`, the inverse
+    /// as many times, of `F32` or `F64`: a singular matrix is an error then. At most twice as many products are computed as `n`
+    /// has binary digits.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
     /// let x = Tensor::from_slice(&[1.0, 1.0, 0.0, 1.0], [2, 2], &Device::cpu());
     /// assert_eq!(x.matrix_power(5).to_vec::<f64>()?, [1.0, 5.0, 0.0, 1.0]);
+    /// assert_eq!(x.matrix_power(-3).to_vec::<f64>()?, [1.0, -3.0, 0.0, 1.0]);
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn matrix_power(&self, n: usize) -> Tensor {
-        attempt!("matrix_power", self.power(n), self).called("matrix_power", &[self])
+    pub fn matrix_power(&self, n: i64) -> Tensor {
+        attempt!("matrix_power", self.signed_power(n), self).called("matrix_power", &[self])
     }
 
     #[track_caller]
-    fn power(&self, n: usize) -> Result<Tensor> {
+    fn signed_power(&self, n: i64) -> Result<Tensor> {
+        match n < 0 {
+            true => self.inverted("matrix_power")?.power(n.unsigned_abs()),
+            false => self.power(n.unsigned_abs()),
+        }
+    }
+
+    #[track_caller]
+    fn power(&self, n: u64) -> Result<Tensor> {
         self.check()?;
         let &[.., rows, columns] = &self.shape()[..] else {
             return Err(Error::shape(format!("{} is no matrix", self.shape())));

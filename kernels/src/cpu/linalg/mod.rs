@@ -1,0 +1,63 @@
+//! Factorisations of dense matrices, row by row in memory. A matrix of a batch is one thread's, a large one alone is updated
+//! by tiles of fixed sizes: results have the same bits for any number of threads.
+
+mod block;
+mod cholesky;
+mod eigh;
+mod float;
+mod lu;
+mod qr;
+mod row;
+mod svd;
+mod triangular;
+
+pub use cholesky::cholesky;
+pub use eigh::eigh;
+pub use float::Float;
+pub use lu::lu;
+pub use qr::qr;
+pub use row::transposed;
+pub use svd::{Svd, svd};
+pub use triangular::{Triangular, solve};
+
+use super::dense::rows;
+use std::sync::Mutex;
+
+/// Why a matrix has no such factors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The leading minor of this order is not positive.
+    NotPositive(usize),
+    /// The pivot of this row is 0.
+    Singular(usize),
+    /// There is an element that is not finite.
+    NotFinite,
+    /// The iteration did not end.
+    Diverged,
+}
+
+/// Calls `f(number, matrix)` on the results of a batch, each of `size` elements, which takes some `cost` operations.
+///
+/// # Errors
+/// The first matrix that has a fault, and the fault.
+pub fn each<T: Float>(
+    out: &mut [T],
+    size: usize,
+    cost: usize,
+    f: impl Fn(usize, &mut [T]) -> Result<(), Fault> + Sync,
+) -> Result<(), (usize, Fault)> {
+    let first: Mutex<Option<(usize, Fault)>> = Mutex::new(None);
+    rows(out, size, cost, |start, block| {
+        for (i, matrix) in block.chunks_exact_mut(size).enumerate() {
+            let Err(fault) = f(start + i, matrix) else {
+                continue;
+            };
+            let mut first = first.lock().unwrap_or_else(|e| e.into_inner());
+            if first.is_none_or(|(at, _)| start + i < at) {
+                *first = Some((start + i, fault));
+            }
+        }
+    });
+    let first = first.into_inner().unwrap_or_else(|e| e.into_inner());
+    first.map_or(Ok(()), Err)
+}

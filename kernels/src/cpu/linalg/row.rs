@@ -1,0 +1,134 @@
+//! Loops over rows, compiled for the machine's vectors. A row's length alone says how sums are cut.
+
+use super::Float;
+use crate::cpu::isa::{Loop, dispatch};
+
+/// Running sums of a dot product.
+const LANES: usize = 16;
+
+struct Dot<'a, T> {
+    x: &'a [T],
+    y: &'a [T],
+}
+
+impl<T: Float> Loop for Dot<'_, T> {
+    type Output = T;
+
+    #[inline(always)]
+    fn run(self) -> T {
+        let n = self.x.len().min(self.y.len());
+        let whole = n / LANES * LANES;
+        let (x, y) = (&self.x[..n], &self.y[..n]);
+        let mut sums = [T::ZERO; LANES];
+        for (x, y) in x[..whole]
+            .chunks_exact(LANES)
+            .zip(y[..whole].chunks_exact(LANES))
+        {
+            for l in 0..LANES {
+                sums[l] = sums[l] + x[l] * y[l];
+            }
+        }
+        let mut width = LANES / 2;
+        while width > 0 {
+            for l in 0..width {
+                sums[l] = sums[l] + sums[l + width];
+            }
+            width /= 2;
+        }
+        let rest = x[whole..].iter().zip(&y[whole..]);
+        rest.fold(sums[0], |sum, (&x, &y)| sum + x * y)
+    }
+}
+
+/// Σ x·y.
+#[inline]
+pub fn dot<T: Float>(x: &[T], y: &[T]) -> T {
+    dispatch(Dot { x, y })
+}
+
+struct Add<'a, T> {
+    to: &'a mut [T],
+    factor: T,
+    x: &'a [T],
+}
+
+impl<T: Float> Loop for Add<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (to, &x) in self.to.iter_mut().zip(self.x) {
+            *to = *to + self.factor * x;
+        }
+    }
+}
+
+/// to += factor · x.
+#[inline]
+pub fn add<T: Float>(to: &mut [T], factor: T, x: &[T]) {
+    dispatch(Add { to, factor, x });
+}
+
+struct Turn<'a, T> {
+    x: &'a mut [T],
+    y: &'a mut [T],
+    c: T,
+    s: T,
+}
+
+impl<T: Float> Loop for Turn<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (x, y) in self.x.iter_mut().zip(self.y) {
+            let (a, b) = (*x, *y);
+            *x = self.c * a - self.s * b;
+            *y = self.s * a + self.c * b;
+        }
+    }
+}
+
+/// Turns two rows by an angle of cosine `c` and sine `s`: (c·x − s·y, s·x + c·y).
+#[inline]
+pub fn turn<T: Float>(x: &mut [T], y: &mut [T], (c, s): (T, T)) {
+    dispatch(Turn { x, y, c, s });
+}
+
+/// Rows `i` and `j` of rows of `n` elements, i < j.
+pub fn pair<T>(a: &mut [T], n: usize, i: usize, j: usize) -> (&mut [T], &mut [T]) {
+    let (head, tail) = a.split_at_mut(j * n);
+    (&mut head[i * n..(i + 1) * n], &mut tail[..n])
+}
+
+/// The greatest magnitude; NaN if there is one.
+pub fn greatest<T: Float>(x: &[T]) -> T {
+    let larger = |most: T, &x: &T| {
+        let x = x.abs();
+        if x > most || x.is_nan() { x } else { most }
+    };
+    x.iter().fold(T::ZERO, larger)
+}
+
+/// The norm of a row, which does not overflow.
+pub fn norm<T: Float>(x: &[T]) -> T {
+    let greatest = greatest(x);
+    if greatest == T::ZERO {
+        return greatest;
+    }
+    let scale = greatest.binade();
+    let sum = x.iter().fold(T::ZERO, |sum, &x| {
+        let x = x / scale;
+        sum + x * x
+    });
+    sum.sqrt() * scale
+}
+
+/// Rows and columns exchanged: `x` has `rows` of them.
+pub fn transposed<T: Float>(x: &[T], rows: usize, columns: usize) -> Vec<T> {
+    let mut out = Vec::with_capacity(x.len());
+    for j in 0..columns {
+        out.extend((0..rows).map(|i| x[i * columns + j]));
+    }
+    out
+}
