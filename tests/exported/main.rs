@@ -7,6 +7,7 @@ mod bad_input;
 #[path = "../common/damage.rs"]
 mod damage;
 mod fixtures;
+mod gradients;
 mod operators;
 #[allow(dead_code)]
 #[path = "../common/rng.rs"]

@@ -83,7 +83,7 @@ fn products_and_what_follows() {
                 equal(&of(&x).to_dtype(F64), &dims, &sums);
                 let z = of(&x);
                 let added = (&z + dense(&[last], dtype, &bias)).relu();
-                equal(&added, &added.dims().to_vec(), &biased);
+                equal(&added, added.dims(), &biased);
                 equal(&z, &dims, &sums);
                 equal(
                     &(of(&(&x * 2.0)) + dense(&dims, dtype, &sums) * 2.0),

@@ -162,7 +162,8 @@ fn laplace(a: &[f64], n: usize) -> f64 {
             .map(|at| a[at])
             .collect()
     };
-    let term = |j: usize| a[j] * laplace(&minor(j), n - 1) * if j % 2 == 0 { 1.0 } else { -1.0 };
+    let term =
+        |j: usize| a[j] * laplace(&minor(j), n - 1) * if j.is_multiple_of(2) { 1.0 } else { -1.0 };
     (0..n).map(term).sum()
 }
 

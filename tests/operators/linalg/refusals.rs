@@ -69,10 +69,12 @@ fn refused(x: &Tensor, name: &str, words: &str) {
     );
 }
 
+type Unary = fn(&Tensor) -> Tensor;
+
 #[test]
 fn what_recording_refuses() {
     both(|| {
-        let calls: [(&str, fn(&Tensor) -> Tensor); 12] = [
+        let calls: [(&str, Unary); 12] = [
             ("cholesky", |x| x.cholesky()),
             ("cholesky_solve", |x| x.cholesky_solve(x)),
             ("solve_triangular", |x| {
