@@ -65,6 +65,8 @@ class Drawing:
         self.rng, self.dtype = random.Random(seed), dtype
         self.values, self.known, self.constants, self.text, self.inputs = {}, [], {}, [], {}
         base = [self.rng.choice([1, 2, 3, 4, 5, 7, 8, 13, 16]) for _ in range(self.rng.choice([1, 2, 2, 3, 3, 4]))]
+        while np.prod(base) > 40000:
+            base.pop()
         for number in range(self.rng.choice([1, 2, 2, 3])):
             sizes = [1 if number and self.rng.random() < 0.2 else size for size in base]
             x = torch.randn(sizes, dtype=dtype)
