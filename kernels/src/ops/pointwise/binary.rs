@@ -69,8 +69,10 @@ impl BinaryOp {
                 let square = b.add(yy, xx)?;
                 let (other, sign) = if i == 0 { (x, 1.0) } else { (y, -1.0) };
                 let product = b.mul(g, other).and_then(|p| b.mul(p, sign))?;
-                let slope = b.div(product, square)?;
                 let origin = b.binary(Eq, square, 0.0)?;
+                // No division by 0, which second derivatives would multiply by 0.
+                let divisor = b.select(origin, 1.0, square)?;
+                let slope = b.div(product, divisor)?;
                 b.select(origin, 0.0, slope)?
             }
             _ => return Ok(None),
