@@ -120,13 +120,16 @@ fn after_product(
     let node = graph.node(product.node);
     let convolution = node.operator().and_then(Op::as_conv);
     let inner = convolution.map_or(1, |spec| spec.stride.len());
-    let columns: usize = node.shape.iter().rev().take(inner).product();
-    let rows = node.shape.numel() / columns.max(1);
     // A product by a vector has one column, whatever the last dimension of a batch of them is.
-    let by_vector = |v: ValueId| graph.node(v).shape.rank() < 2;
+    let right = graph.operands(product.node).nth(1);
+    let by_vector = convolution.is_none() && right.is_some_and(|v| graph.node(v).shape.rank() == 1);
+    let columns: usize = match by_vector {
+        true => 1,
+        false => node.shape.iter().rev().take(inner).product(),
+    };
+    let rows = node.shape.numel() / columns.max(1);
     if !matches!(node.dtype, DType::F32 | DType::F64)
         || node.shape.rank() < 2
-        || convolution.is_none() && graph.operands(product.node).any(by_vector)
         || columns.min(rows) < 2
     {
         return Err(Refusal::NoPanels);

@@ -44,7 +44,6 @@ pub fn subtract<T: Float>(
         let n = width(first + m);
         if n > 0 {
             let left = View::dense(&minus[first * k..], k);
-            // Both matrices are inside their memory.
             let product = multiply(
                 Sizes { m, n, k },
                 left,
@@ -53,7 +52,7 @@ pub fn subtract<T: Float>(
                 row,
                 true,
             );
-            debug_assert!(product.is_ok());
+            product.expect("rows and both operands are as long as the tile's sizes say");
         }
     };
     let whole = count / TILE * TILE;

@@ -2,9 +2,8 @@
 //! (Golub and Van Loan, Matrix Computations, 8.3; Bowdler, Martin, Reinsch and Wilkinson, The QR and QL algorithms for
 //! symmetric matrices, 1968).
 
-use super::float::scale;
 use super::qr::reflector;
-use super::row::{add, dot, pair, transposed, turn};
+use super::row::{add, dot, pair, scale, transposed, turn};
 use super::{Fault, Float};
 use crate::cpu::dense::rows;
 

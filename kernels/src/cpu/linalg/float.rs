@@ -69,21 +69,3 @@ floats! {
     f32, 0x7f80_0000;
     f64, 0x7ff0_0000_0000_0000;
 }
-
-/// The power of two to divide the elements by, so that their squares neither overflow nor vanish; `None` where one of them
-/// is not finite.
-pub(super) fn scale<T: Float>(x: &[T]) -> Option<T> {
-    let mut greatest = T::ZERO;
-    for &x in x {
-        if !x.is_finite() {
-            return None;
-        }
-        if x.abs() > greatest {
-            greatest = x.abs();
-        }
-    }
-    Some(match greatest > T::ZERO {
-        true => greatest.binade(),
-        false => T::ONE,
-    })
-}

@@ -110,6 +110,16 @@ pub fn greatest<T: Float>(x: &[T]) -> T {
     x.iter().fold(T::ZERO, larger)
 }
 
+/// The power of two to divide the elements by, so that their squares neither overflow nor vanish; `None` where one of them
+/// is not finite.
+pub fn scale<T: Float>(x: &[T]) -> Option<T> {
+    let greatest = greatest(x);
+    greatest.is_finite().then(|| match greatest > T::ZERO {
+        true => greatest.binade(),
+        false => T::ONE,
+    })
+}
+
 /// The norm of a row, which does not overflow.
 pub fn norm<T: Float>(x: &[T]) -> T {
     let greatest = greatest(x);

@@ -2,8 +2,7 @@
 //! factor, whose rows differ in size: then few sweeps are needed (Drmač and Veselić, New fast and accurate Jacobi SVD
 //! algorithm, 2008).
 
-use super::float::scale;
-use super::row::{add, dot, norm, pair, transposed, turn};
+use super::row::{add, dot, norm, pair, scale, transposed, turn};
 use super::{Fault, Float, qr};
 use crate::cpu::matmul::multiply;
 use crate::cpu::view::{Sizes, View};
@@ -74,7 +73,7 @@ fn tall<T: Float>(mut q: Vec<T>, m: usize, n: usize) -> Result<Svd<T>, Fault> {
         n,
         false,
     );
-    debug_assert!(product.is_ok());
+    product.expect("the factors are dense, and as large as their sizes say");
     let values = order.iter().map(|&i| norms[i] * scale).collect();
     Ok(Svd { u, values, vh })
 }

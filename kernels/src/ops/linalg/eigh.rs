@@ -1,11 +1,9 @@
 //! Eigenvalues and eigenvectors of symmetric matrices.
 
 use super::build::{on_diagonal, over_differences, product_turned, rows, turned_product};
-use super::{cubic, failed, square, with_float};
+use super::{cubic, factorised, square, with_float};
 use crate::arg::{Arg, array};
-use crate::copy::contiguous;
-use crate::cpu::dense::{elements, elements_mut};
-use crate::cpu::linalg::{each, eigh};
+use crate::cpu::linalg::eigh;
 use crate::op::gradient::{Adjoint, Gradients, transposed};
 use crate::op::operator::{Inferred, Operator, facts, text};
 use crate::{ArgMeta, Array, Class, OpBuilder, OpBuilderExt};
@@ -43,20 +41,13 @@ impl Operator for Eigh {
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
-        let x = contiguous(array(args, 0)?)?;
-        let n = shape.last().copied().unwrap_or(0);
-        let mut out = Array::empty(x.buffer.device(), shape.clone(), dtype)?;
+        let (x, n) = (array(args, 0)?, shape.last().copied().unwrap_or(0));
         with_float!(self.name(), dtype, T => {
-            let (x, size) = (elements::<T>(&x)?, n * n);
-            let one = |i: usize, out: &mut [T]| {
+            factorised::<T>(x, shape, (n * n, (1 + n) * n), 9 * n * n * n, |x, out| {
                 let (values, vectors) = out.split_at_mut(n);
-                vectors.copy_from_slice(&x[i * size..(i + 1) * size]);
+                vectors.copy_from_slice(x);
                 eigh(vectors, n, values)
-            };
-            let count = x.len() / size.max(1);
-            let all = elements_mut::<T>(&mut out)?;
-            each(all, (1 + n) * n, 9 * n * n * n, one).map_err(|e| failed(count, e))
-        })?;
-        Ok(out)
+            })
+        })
     }
 }

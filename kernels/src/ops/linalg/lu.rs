@@ -4,7 +4,7 @@ use super::build::{
     minus, on_diagonal, product_turned, rows, solved, solved_behind, triangle, turned_product,
 };
 use super::triangular::{SolveTriangular, broadcast, substitution};
-use super::{cubic, failed, matrices, solutions, spread, square, with_float};
+use super::{cubic, factorised, failed, matrices, solutions, spread, square, with_float};
 use crate::arg::{Arg, array};
 use crate::copy::contiguous;
 use crate::cpu::dense::{elements, elements_mut};
@@ -63,24 +63,18 @@ impl Operator for Lu {
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
-        let x = contiguous(array(args, 0)?)?;
-        let n = shape.last().copied().unwrap_or(0);
-        let mut out = Array::empty(x.buffer.device(), shape.clone(), dtype)?;
+        let (x, n) = (array(args, 0)?, shape.last().copied().unwrap_or(0));
         with_float!(self.name(), dtype, T => {
-            let (x, size) = (elements::<T>(&x)?, n * n);
-            let one = |i: usize, out: &mut [T]| {
+            factorised::<T>(x, shape, (n * n, (HEAD + n) * n), n * n * n, |x, out| {
                 let (head, factors) = out.split_at_mut(HEAD * n);
                 let (order, signs) = head.split_at_mut(n);
-                factors.copy_from_slice(&x[i * size..(i + 1) * size]);
+                factors.copy_from_slice(x);
                 let mut from = vec![0; n];
                 lu(factors, n, &mut from, signs);
                 order.iter_mut().zip(from).for_each(|(to, from)| *to = from as T);
                 Ok(())
-            };
-            let all = elements_mut::<T>(&mut out)?;
-            each(all, (HEAD + n) * n, n * n * n, one).map_err(|e| failed(1, e))
-        })?;
-        Ok(out)
+            })
+        })
     }
 }
 

@@ -11,10 +11,12 @@ pub mod svd;
 pub mod triangular;
 
 use super::tensor;
-use crate::cpu::linalg::Fault;
+use crate::copy::contiguous;
+use crate::cpu::dense::{elements, elements_mut};
+use crate::cpu::linalg::{Fault, Float, each};
 use crate::op::operator::{Operator, operators};
 use crate::op::{Cholesky, Eigh, Lu, LuSolve, Qr, SolveTriangular, Svd};
-use crate::{ArgMeta, Sizes};
+use crate::{ArgMeta, Array, Sizes};
 use ferrotrace_runtime::{DType, Error, Layout, Result, Shape};
 
 operators! {
@@ -131,6 +133,27 @@ fn solutions(name: &str, args: &[ArgMeta<'_>], i: usize, of: &Matrices) -> Resul
         return Err(Error::shape(why));
     };
     Ok(Matrices { batch, ..right }.sized(right.rows, right.columns))
+}
+
+/// The factors of each matrix of `x`: `f` writes those of one, of `from` elements, into `to` elements, by some `cost`
+/// operations.
+///
+/// # Errors
+/// Out of memory; the first matrix that has no such factors.
+fn factorised<T: Float>(
+    x: &Array,
+    shape: &Shape,
+    (from, to): (usize, usize),
+    cost: usize,
+    f: impl Fn(&[T], &mut [T]) -> Result<(), Fault> + Sync,
+) -> Result<Array> {
+    let x = contiguous(x)?;
+    let mut out = Array::empty(x.buffer.device(), shape.clone(), x.dtype)?;
+    let matrices = elements::<T>(&x)?;
+    let one = |i: usize, out: &mut [T]| f(&matrices[i * from..(i + 1) * from], out);
+    let count = matrices.len() / from.max(1);
+    each(elements_mut::<T>(&mut out)?, to, cost, one).map_err(|e| failed(count, e))?;
+    Ok(out)
 }
 
 /// The error of a matrix of a batch without such factors.

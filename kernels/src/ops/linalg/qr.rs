@@ -2,11 +2,9 @@
 
 use super::build::{mirrored, product_turned, rows, solved_behind, triangle, turned_product};
 use super::triangular::SolveTriangular;
-use super::{cubic, failed, matrices, with_float};
+use super::{cubic, factorised, matrices, with_float};
 use crate::arg::{Arg, array};
-use crate::copy::contiguous;
-use crate::cpu::dense::{elements, elements_mut};
-use crate::cpu::linalg::{each, qr};
+use crate::cpu::linalg::qr;
 use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, Operator, facts, text};
 use crate::{ArgMeta, Array, Class, OpBuilder, OpBuilderExt};
@@ -50,21 +48,15 @@ impl Operator for Qr {
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
-        let x = contiguous(array(args, 0)?)?;
-        let n = shape[shape.rank() - 1];
+        let (x, n) = (array(args, 0)?, shape[shape.rank() - 1]);
         let m = shape[shape.rank() - 2] - n;
-        let mut out = Array::empty(x.buffer.device(), shape.clone(), dtype)?;
         with_float!(self.name(), dtype, T => {
-            let (x, size) = (elements::<T>(&x)?, m * n);
-            let one = |i: usize, out: &mut [T]| {
-                let (q, r) = out.split_at_mut(size);
-                q.copy_from_slice(&x[i * size..(i + 1) * size]);
+            factorised::<T>(x, shape, (m * n, (m + n) * n), 4 * m * n * n, |x, out| {
+                let (q, r) = out.split_at_mut(m * n);
+                q.copy_from_slice(x);
                 qr(q, m, n, r);
                 Ok(())
-            };
-            let all = elements_mut::<T>(&mut out)?;
-            each(all, (m + n) * n, 4 * m * n * n, one).map_err(|e| failed(1, e))
-        })?;
-        Ok(out)
+            })
+        })
     }
 }

@@ -1,11 +1,9 @@
 //! The singular value decomposition.
 
 use super::build::{columns, on_diagonal, over_differences, product_turned, rows, turned_product};
-use super::{cubic, failed, matrices, with_float};
+use super::{cubic, factorised, matrices, with_float};
 use crate::arg::{Arg, array};
-use crate::copy::contiguous;
-use crate::cpu::dense::{elements, elements_mut};
-use crate::cpu::linalg::{each, svd};
+use crate::cpu::linalg::svd;
 use crate::op::gradient::{Adjoint, Gradients, transposed};
 use crate::op::operator::{Inferred, Operator, facts, text};
 use crate::{ArgMeta, Array, BinaryOp, Class, OpBuilder, OpBuilderExt, ValueId};
@@ -102,15 +100,17 @@ impl Operator for Svd {
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
-        let x = contiguous(array(args, 0)?)?;
         let (m, n) = (self.rows, shape[shape.rank() - 1]);
         let k = m.min(n);
-        let mut out = Array::empty(x.buffer.device(), shape.clone(), dtype)?;
+        let sizes = (m * n, (m + 1 + k) * n);
         with_float!(self.name(), dtype, T => {
-            let (x, size) = (elements::<T>(&x)?, m * n);
-            let one = |i: usize, out: &mut [T]| {
-                let found = svd(&x[i * size..(i + 1) * size], m, n)?;
+            factorised::<T>(array(args, 0)?, shape, sizes, 40 * m * n * k, |x, out| {
                 out.fill(0.0);
+                // A matrix without rows has no factors, but room for a row of values.
+                if k == 0 {
+                    return Ok(());
+                }
+                let found = svd(x, m, n)?;
                 let (left, rest) = out.split_at_mut(m * n);
                 for (to, from) in left.chunks_exact_mut(n).zip(found.u.chunks_exact(k)) {
                     to[..k].copy_from_slice(from);
@@ -118,17 +118,8 @@ impl Operator for Svd {
                 rest[..k].copy_from_slice(&found.values);
                 rest[n..].copy_from_slice(&found.vh);
                 Ok(())
-            };
-            let count = x.len() / size.max(1);
-            let all = elements_mut::<T>(&mut out)?;
-            // A matrix without rows has no factors, but room for a row of values.
-            if k == 0 {
-                all.fill(0.0);
-                return Ok(out);
-            }
-            each(all, (m + 1 + k) * n, 40 * m * n * k, one).map_err(|e| failed(count, e))
-        })?;
-        Ok(out)
+            })
+        })
     }
 }
 
