@@ -137,6 +137,17 @@ fn graphs_that_are_none() {
     refused(&swap("{", "{{"), "expected");
 }
 
+/// A window on the memory of every other element would read what lies between them.
+#[test]
+fn a_window_on_a_part_of_memory() {
+    let swap = |from: &str, to: &str| with_text("memory", from, to);
+    let turned = "\"strides\": [{\"as_int\": 1}, {\"as_int\": 5}]";
+    let apart = "\"strides\": [{\"as_int\": 2}, {\"as_int\": 10}]";
+    refused(&swap(turned, apart), "not all of its memory");
+    let shared = "\"strides\": [{\"as_int\": 1}, {\"as_int\": 0}]";
+    refused(&swap(turned, shared), "elements that share it");
+}
+
 #[test]
 fn several_unknown_operators_are_listed() {
     let bytes = with_text(

@@ -223,6 +223,9 @@ impl Builder {
             .strip_prefix("torch.ops.")
             .unwrap_or(&node.target)
             .into();
+        if ops::reads_memory(&target) {
+            args.extend(in_memory(node, graph).map_err(said)?);
+        }
         let Some(found) = ops::find(&target) else {
             self.unknown.insert(target.to_string());
             // Its results are named all the same, so that every unknown operator is found.
@@ -548,6 +551,25 @@ impl Node {
         let parts: Vec<String> = name.into_iter().chain(self.line.clone()).collect();
         parts.join(", ")
     }
+}
+
+/// How the first operand lies in memory: the argument `%order` has its dimensions from the outermost to the innermost, and
+/// `%offset` the place of its first element.
+fn in_memory(node: &Node, graph: &Graph) -> Result<[(Arc<str>, Arg); 2]> {
+    let meta = match node.inputs.first() {
+        Some((_, schema::Arg::Name(name))) => graph.metas.get(name),
+        _ => None,
+    };
+    let meta = meta.ok_or("takes a window on memory of what is no tensor")?;
+    let order = meta.memory_order().ok_or(
+        "takes a window on the memory of a tensor that is not all of its memory, or has elements that share it",
+    )?;
+    let offset = meta.offset.hint().unwrap_or(0);
+    let order = order.into_iter().map(|dim| Arg::Int(dim as i64)).collect();
+    Ok([
+        (Arc::from("%order"), Arg::List(order)),
+        (Arc::from("%offset"), Arg::Int(offset)),
+    ])
 }
 
 /// The names of an output; `None` for a result that has none.

@@ -3,6 +3,7 @@
 
 use crate::DType;
 use crate::io::json::Tree;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// The major version of the schema that is read: PyTorch 2.6 and later.
@@ -395,9 +396,30 @@ impl Meta {
             if size != 1 && stride != step {
                 return false;
             }
-            step *= size.max(1);
+            step = step.saturating_mul(size.max(1));
         }
         true
+    }
+
+    /// The dimensions from the one whose elements lie farthest apart in memory to the one whose lie next to each other, by
+    /// the sizes that the program was exported with; `None` where elements share memory or leave some of it out.
+    pub fn memory_order(&self) -> Option<Vec<usize>> {
+        let hints = |sizes: &[Size]| sizes.iter().map(Size::hint).collect::<Option<Vec<i64>>>();
+        let (sizes, strides) = (hints(&self.sizes)?, hints(&self.strides)?);
+        let mut order: Vec<usize> = (0..sizes.len()).collect();
+        if sizes.contains(&0) {
+            return Some(order);
+        }
+        // A dimension of one element lies anywhere.
+        order.sort_by_key(|&dim| (sizes[dim] > 1).then_some(Reverse(strides[dim])));
+        let mut step = 1;
+        for &dim in order.iter().rev().filter(|&&dim| sizes[dim] > 1) {
+            if strides[dim] != step {
+                return None;
+            }
+            step = step.saturating_mul(sizes[dim]);
+        }
+        Some(order)
     }
 }
 

@@ -297,3 +297,26 @@ def written(s, x, y, i):
 
 
 g("written", written, rand(2, 4) + 0.5, rand(2, 4) + 0.5, torch.tensor([-3, 2, 5, -1]))
+
+
+# Windows on memory take elements in the order in which they lie, which is not that of the dimensions.
+def memory(s, x, y, v):
+    turned, last, row = x.t(), y.permute(0, 2, 3, 1), v.permute(2, 0, 1)
+    clone = y.contiguous(memory_format=torch.channels_last)
+    written = x.t().clone(memory_format=torch.preserve_format)
+    written.as_strided((2, 2), (5, 1), 2).mul_(-1)
+    return [
+        turned.as_strided((3, 2), (2, 5)),
+        (turned * 2).as_strided((2, 3), (1, 4), 1),
+        last.as_strided((2, 3, 2), (7, 2, 1), 3),
+        (clone + 1).as_strided((4, 5), (9, 1), 2),
+        torch.as_strided_scatter(turned * 1, torch.ones(2, 2), (2, 2), (6, 2), 1),
+        torch.as_strided_scatter(clone * 1, torch.ones(3), (3,), (11,), 4),
+        row.as_strided((), (), 7),
+        x[1:].as_strided((2, 2), (1, 3), 6),
+        x[1:].as_strided((2, 2), (1, 3)),
+        written,
+    ]
+
+
+g("memory", memory, randn(4, 5), randn(2, 3, 4, 2), randn(2, 3, 4))

@@ -4,7 +4,7 @@ use super::Table;
 use super::index::{borrowed, entries, within};
 use super::join::broadcasted;
 use super::pointwise::mask;
-use super::view::{window, wrapped};
+use super::view::{Window, wrapped};
 use crate::io::exported::call::{Call, Results, one};
 use crate::{DType, Error, ReduceOp, Tensor};
 
@@ -140,12 +140,12 @@ fn put_flat(c: &Call<'_>) -> Results {
     one(y.reshape(x.dims()))
 }
 
-/// A window on memory written, of a tensor whose elements lie in row-major order.
+/// A window on memory written.
 fn strided_scatter(c: &Call<'_>) -> Results {
-    let x = c.tensor("self")?;
-    let at = window(c)?;
+    let (x, window) = (c.tensor("self")?, Window::of(c)?);
     let src = c.tensor("src")?.to_dtype(x.dtype()).reshape([-1]);
-    one(x.reshape([-1]).scatter(0, &at, &src).reshape(x.dims()))
+    let written = window.memory.scatter(0, &window.places, &src);
+    one(window.as_tensor(&written, x))
 }
 
 pub(super) const TABLE: Table = &[

@@ -140,25 +140,58 @@ fn unflattened(c: &Call<'_>) -> Results {
     one(x.reshape(sizes))
 }
 
-/// The places of a window on memory, one after the other.
-pub(super) fn window(c: &Call<'_>) -> Result<Tensor> {
-    let (size, stride) = (c.sizes("size")?, c.sizes("stride")?);
-    let offset = c.size_or("storage_offset", 0)?;
-    let mut at = vec![offset as i64];
-    for (&n, &step) in size.iter().zip(&stride) {
-        at = at
-            .iter()
-            .flat_map(|&from| (0..n).map(move |i| from + (i * step) as i64))
-            .collect();
-    }
-    let n = at.len();
-    Ok(Tensor::from_vec(at, n, c.device))
+/// A tensor's elements in the order of its memory, and the places of a window on them, one after the other.
+pub(super) struct Window {
+    pub memory: Tensor,
+    pub places: Tensor,
+    /// The dimensions, from the outermost in memory to the innermost.
+    order: Vec<usize>,
 }
 
-/// A window on memory, of a tensor whose elements lie in row-major order.
+impl Window {
+    /// The window that an operator names by sizes, strides and the place of its first element.
+    pub fn of(c: &Call<'_>) -> Result<Window> {
+        let (size, stride) = (c.sizes("size")?, c.sizes("stride")?);
+        let offset = c.int_or("%offset", 0)?;
+        let first = c.int_or("storage_offset", offset)?.saturating_sub(offset);
+        if first < 0 {
+            return Err(Error::unsupported(
+                "a window that begins in front of a tensor's first element",
+            ));
+        }
+        let mut at = vec![first];
+        for (&n, &step) in size.iter().zip(&stride) {
+            at = at
+                .iter()
+                .flat_map(|&from| {
+                    (0..n as i64).map(move |i| i.saturating_mul(step as i64).saturating_add(from))
+                })
+                .collect();
+        }
+        let (n, order) = (at.len(), c.sizes("%order")?);
+        Ok(Window {
+            memory: c.tensor("self")?.permute(&*order).reshape([-1]),
+            places: Tensor::from_vec(at, n, c.device),
+            order,
+        })
+    }
+
+    /// Elements in the order of a tensor's memory as that tensor.
+    pub fn as_tensor(&self, memory: &Tensor, x: &Tensor) -> Tensor {
+        let sizes: Vec<usize> = self.order.iter().map(|&dim| x.dims()[dim]).collect();
+        let mut back = vec![0; self.order.len()];
+        for (at, &dim) in self.order.iter().enumerate() {
+            back[dim] = at;
+        }
+        memory.reshape(sizes).permute(back)
+    }
+}
+
+/// A window on memory.
 fn strided(c: &Call<'_>) -> Results {
-    let x = c.tensor("self")?.reshape([-1]);
-    one(x.index_select(0, &window(c)?).reshape(c.sizes("size")?))
+    let window = Window::of(c)?;
+    let picked = window.memory.index_select(0, &window.places);
+    one(picked.reshape(c.sizes("size")?))
 }
 
 fn unfolded(c: &Call<'_>) -> Results {
