@@ -8,6 +8,7 @@ mod forms;
 mod coming_from;
 mod composed;
 mod formulas;
+mod fourier;
 mod half;
 mod indexing;
 mod linalg;

@@ -223,6 +223,9 @@ impl Builder {
             .strip_prefix("torch.ops.")
             .unwrap_or(&node.target)
             .into();
+        if &*target == "higher_order.with_effects" {
+            return self.in_order(node, names).map_err(said);
+        }
         if ops::reads_memory(&target) {
             args.extend(in_memory(node, graph).map_err(said)?);
         }
@@ -265,6 +268,20 @@ impl Builder {
             self.write(id, slot);
         }
         Ok(())
+    }
+
+    /// An operator whose effects have an order: a token, the operator and its arguments. Those are known that check whether a
+    /// matrix was factorised, which factorisations here report themselves.
+    fn in_order(&mut self, node: &Node, names: &mut Names) -> Result<()> {
+        let operator = match node.inputs.get(1) {
+            Some((_, schema::Arg::Text(name))) => name.as_str(),
+            _ => return Err("orders the effects of no operator".to_owned()),
+        };
+        let name = operator.strip_prefix("torch.ops.").unwrap_or(operator);
+        if name != "aten._linalg_check_errors.default" {
+            self.unknown.insert(name.to_owned());
+        }
+        self.results(node, names).map(drop)
     }
 
     /// An operator that writes its first argument: the same operator, and its result in the argument's place.

@@ -108,7 +108,10 @@ impl Linker {
                 InputSpec::TensorConstant(name, key) => {
                     self.stored(&model.graph, name, key, StateKind::Constant, &mut tensors)?;
                 }
-                InputSpec::Token => return Err("has effects in an order (tokens)".to_owned()),
+                InputSpec::Token(name) => {
+                    let id = self.builder.entity();
+                    Builder::name(&mut self.names, name, id)?;
+                }
                 InputSpec::Other(kind) => return Err(format!("has an input {kind:?}")),
             }
         }

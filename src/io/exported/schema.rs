@@ -102,7 +102,8 @@ pub(super) enum InputSpec {
     Parameter(String, String),
     Buffer(String, String),
     TensorConstant(String, String),
-    Token,
+    /// What orders operators that have effects: no value.
+    Token(String),
     Other(String),
 }
 
@@ -332,7 +333,7 @@ impl Arg {
             "as_floats" => list(|item| Ok(Arg::Float(item.float()?)))?,
             "as_bool" => Arg::Bool(value.bool()?),
             "as_bools" => list(|item| Ok(Arg::Bool(item.bool()?)))?,
-            "as_string" => Arg::Text(value.text()?.to_owned()),
+            "as_string" | "as_operator" => Arg::Text(value.text()?.to_owned()),
             "as_strings" => list(|item| Ok(Arg::Text(item.text()?.to_owned())))?,
             "as_sym_int" | "as_sym_bool" | "as_sym_float" | "as_optional_tensor" => {
                 Arg::read(value)?
@@ -434,7 +435,7 @@ impl InputSpec {
             "parameter" => InputSpec::Parameter(arg()?, text("parameter_name")?),
             "buffer" => InputSpec::Buffer(arg()?, text("buffer_name")?),
             "tensor_constant" => InputSpec::TensorConstant(arg()?, text("tensor_constant_name")?),
-            "token" => InputSpec::Token,
+            "token" => InputSpec::Token(arg()?),
             other => InputSpec::Other(other.to_owned()),
         })
     }

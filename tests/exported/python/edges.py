@@ -320,3 +320,53 @@ def memory(s, x, y, v):
 
 
 g("memory", memory, randn(4, 5), randn(2, 3, 4, 2), randn(2, 3, 4))
+
+
+# What does not depend on the signs of vectors.
+def matrices(s, x, b, wide, low):
+    definite = x @ x.mT + torch.eye(3)
+    factor = torch.linalg.cholesky(definite)
+    w, v = torch.linalg.eigh(definite)
+    u, d, vh = torch.linalg.svd(wide, full_matrices=False)
+    old = torch.svd(wide)
+    q, r = torch.linalg.qr(wide)
+    sign, log = torch.linalg.slogdet(x)
+    inv, info = torch.linalg.inv_ex(x)
+    return [
+        torch.linalg.inv(x),
+        inv,
+        info,
+        torch.linalg.solve(x, b),
+        torch.linalg.solve(x, b.mT, left=False),
+        torch.linalg.solve(x, b[..., 0]),
+        factor,
+        torch.linalg.cholesky(definite, upper=True),
+        torch.cholesky_solve(b, factor),
+        torch.cholesky_solve(b, factor.mT, upper=True),
+        torch.cholesky_inverse(factor[0]),
+        torch.linalg.solve_triangular(low, b, upper=False),
+        torch.linalg.solve_triangular(low.mT, b.mT, upper=True, left=False, unitriangular=True),
+        torch.triangular_solve(b, low, upper=False, transpose=True)[0],
+        q,
+        r,
+        w,
+        (v * w[..., None, :]) @ v.mT,
+        torch.linalg.eigvalsh(definite, UPLO="U"),
+        (u * d) @ vh,
+        d,
+        (old[0] * old[1]) @ old[2].mT,
+        torch.linalg.svdvals(wide),
+        torch.linalg.pinv(wide),
+        torch.linalg.pinv(wide, rtol=0.5),
+        torch.linalg.pinv(x, atol=torch.tensor([0.1, 2.0])),
+        torch.linalg.pinv(x, atol=0.5, rtol=0.2),
+        torch.linalg.det(x),
+        sign,
+        log,
+        torch.logdet(x),
+        torch.linalg.matrix_power(x, -2),
+        torch.linalg.matrix_power(x, 3),
+    ]
+
+
+g("matrices", matrices, randn(2, 3, 3), randn(2, 3, 2), randn(4, 3), torch.tril(randn(3, 3)) + 2 * torch.eye(3))

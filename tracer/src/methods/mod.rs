@@ -6,6 +6,7 @@ mod binary;
 mod conv;
 mod create;
 mod elementwise;
+mod fourier;
 mod index;
 mod join;
 mod linalg;

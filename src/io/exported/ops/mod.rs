@@ -7,6 +7,7 @@ mod convolve;
 mod create;
 mod index;
 mod join;
+mod linalg;
 mod loss;
 mod norm;
 mod number;
@@ -28,7 +29,7 @@ use std::sync::{Arc, OnceLock};
 /// Operators: a name of `aten`, or a whole name where it has a dot; its overloads; what it is.
 type Table = &'static [(&'static str, &'static str, Run)];
 
-const TABLES: [Table; 26] = [
+const TABLES: [Table; 27] = [
     activation::TABLE,
     backward::TABLE,
     convolve::TABLE,
@@ -36,6 +37,7 @@ const TABLES: [Table; 26] = [
     index::TABLE,
     join::TABLE,
     join::stack::TABLE,
+    linalg::TABLE,
     loss::TABLE,
     norm::TABLE,
     number::FUNCTIONS,

@@ -61,7 +61,7 @@ fn rms_norm(c: &Call<'_>) -> Result<Tensor> {
 }
 
 /// The distance from 1 to the next number of a dtype.
-fn epsilon(x: &Tensor) -> f64 {
+pub(super) fn epsilon(x: &Tensor) -> f64 {
     match x.dtype().compute() {
         crate::DType::F64 => f64::EPSILON,
         _ => f64::from(f32::EPSILON),

@@ -1,0 +1,141 @@
+//! Roots of unity, as matrices of transforms and as factors between them.
+
+use crate::Tensor;
+use ferrotrace_runtime::{DType, Device, FloatEnvironment};
+use lru::LruCache;
+use parking_lot::Mutex;
+use std::f64::consts::PI;
+use std::num::NonZeroUsize;
+use std::sync::LazyLock;
+
+/// Which way a transform goes: the sign of the exponents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Direction {
+    Forward,
+    Inverse,
+}
+
+/// Numbers that transforms of one length share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Table {
+    /// The transform of `n` numbers as a real matrix, `[2n, 2n]`: rows are real parts and then imaginary parts of what goes in,
+    /// columns those of what comes out.
+    Matrix { n: usize },
+    /// The powers w^(ij) of the root of order `rows`·`columns`, `[2, rows, columns]`.
+    Twiddles { rows: usize, columns: usize },
+    /// Half powers w^(i²/2) of the root of order `n`, `[2, n]`.
+    Chirp { n: usize },
+}
+
+/// Tables that are kept, and the most numbers that one of them has.
+const KEPT: NonZeroUsize = NonZeroUsize::new(64).expect("more than 0");
+const LARGEST_KEPT: usize = 1 << 17;
+
+type Key = (Table, Direction, DType, Device);
+
+static TABLES: LazyLock<Mutex<LruCache<Key, Tensor>>> =
+    LazyLock::new(|| Mutex::new(LruCache::new(KEPT)));
+
+/// Powers of a root of unity, each a product of two that were computed.
+struct Roots {
+    fine: Vec<[f64; 2]>,
+    coarse: Vec<[f64; 2]>,
+}
+
+impl Roots {
+    fn new(order: usize, direction: Direction) -> Roots {
+        let turn = match direction {
+            Direction::Forward => -2.0 * PI / order as f64,
+            Direction::Inverse => 2.0 * PI / order as f64,
+        };
+        let step = (order as f64).sqrt().ceil().max(1.0) as usize;
+        let power = |k: usize| {
+            let (sin, cos) = (turn * k as f64).sin_cos();
+            [cos, sin]
+        };
+        Roots {
+            fine: (0..step).map(power).collect(),
+            coarse: (0..order.div_ceil(step)).map(|k| power(k * step)).collect(),
+        }
+    }
+
+    /// The power of an exponent below the order.
+    fn at(&self, exponent: usize) -> [f64; 2] {
+        let step = self.fine.len();
+        let ([a, b], [c, d]) = (self.fine[exponent % step], self.coarse[exponent / step]);
+        [a * c - b * d, a * d + b * c]
+    }
+}
+
+impl Table {
+    fn shape(self) -> Vec<usize> {
+        match self {
+            Table::Matrix { n } => vec![2 * n, 2 * n],
+            Table::Twiddles { rows, columns } => vec![2, rows, columns],
+            Table::Chirp { n } => vec![2, n],
+        }
+    }
+
+    fn numbers(self, direction: Direction) -> Vec<f64> {
+        let _environment = FloatEnvironment::standard();
+        let parts = |powers: Vec<[f64; 2]>| -> Vec<f64> {
+            let part = |which: usize| powers.iter().map(move |power| power[which]);
+            part(0).chain(part(1)).collect()
+        };
+        match self {
+            Table::Matrix { n } => {
+                let roots = Roots::new(n, direction);
+                let power = |i: usize, j: usize| roots.at(i * j % n);
+                let mut numbers = Vec::with_capacity(4 * n * n);
+                for row in 0..2 * n {
+                    let columns = (0..n).map(|j| power(row % n, j));
+                    let [real, imaginary]: [Vec<f64>; 2] = match row < n {
+                        true => [
+                            columns.clone().map(|w| w[0]).collect(),
+                            columns.map(|w| w[1]).collect(),
+                        ],
+                        false => [
+                            columns.clone().map(|w| -w[1]).collect(),
+                            columns.map(|w| w[0]).collect(),
+                        ],
+                    };
+                    numbers.extend(real);
+                    numbers.extend(imaginary);
+                }
+                numbers
+            }
+            Table::Twiddles { rows, columns } => {
+                let roots = Roots::new(rows * columns, direction);
+                let row = |i: usize| (0..columns).map(move |j| i * j);
+                parts((0..rows).flat_map(row).map(|k| roots.at(k)).collect())
+            }
+            Table::Chirp { n } => {
+                let roots = Roots::new(2 * n, direction);
+                let square = |i: usize| (i as u128 * i as u128 % (2 * n as u128)) as usize;
+                parts((0..n).map(|i| roots.at(square(i))).collect())
+            }
+        }
+    }
+
+    /// The table as a tensor, kept for later transforms of the length.
+    #[track_caller]
+    pub fn tensor(self, direction: Direction, dtype: DType, device: &Device) -> Tensor {
+        let key = (self, direction, dtype, device.clone());
+        if let Some(kept) = TABLES.lock().get(&key) {
+            return kept.clone();
+        }
+        let numbers = self.numbers(direction);
+        let keep = numbers.len() <= LARGEST_KEPT;
+        let table = match dtype {
+            DType::F64 => Tensor::from_vec(numbers, self.shape(), device),
+            _ => {
+                let numbers: Vec<f32> = numbers.into_iter().map(|x| x as f32).collect();
+                Tensor::from_vec(numbers, self.shape(), device)
+            }
+        };
+        if keep {
+            TABLES.lock().put(key, table.clone());
+        }
+        table
+    }
+}
