@@ -360,6 +360,17 @@ def matrices(s, x, b, wide, low):
         torch.linalg.pinv(wide, rtol=0.5),
         torch.linalg.pinv(x, atol=torch.tensor([0.1, 2.0])),
         torch.linalg.pinv(x, atol=0.5, rtol=0.2),
+        torch.pinverse(wide),
+        torch.linalg.pinv(x, hermitian=True),
+        torch.linalg.matrix_rank(x),
+        torch.linalg.matrix_rank(wide, atol=torch.tensor(1.5), rtol=torch.tensor(0.1)),
+        *[torch.linalg.cond(x, p) for p in (None, -2, 1, "nuc", "fro")],
+        *[torch.linalg.matrix_norm(x, p) for p in (2, -2, "nuc")],
+        torch.linalg.matrix_norm(x, "nuc", dim=(2, 0), keepdim=True),
+        torch.linalg.norm(wide, 2),
+        torch.linalg.tensorsolve(torch.eye(6).reshape(2, 3, 6) + 0.1, b[0].mT),
+        torch.linalg.tensorsolve(torch.eye(6).reshape(6, 3, 2) + 0.1, b[0], dims=(0,)),
+        torch.linalg.tensorinv(torch.eye(6).reshape(2, 3, 6) + 0.1),
         torch.linalg.det(x),
         sign,
         log,
@@ -370,3 +381,27 @@ def matrices(s, x, b, wide, low):
 
 
 g("matrices", matrices, randn(2, 3, 3), randn(2, 3, 2), randn(4, 3), torch.tril(randn(3, 3)) + 2 * torch.eye(3))
+
+
+# Transforms of signals with conjugate halves, and spectra of frames.
+def spectra(s, x, y, w):
+    z = torch.complex(x[0], x[1])
+    real = lambda z: torch.view_as_real(z.resolve_conj())
+    frames = torch.stft(y, 16, 5, window=w, return_complex=True)
+    return [
+        *[torch.fft.hfft(z, n, norm=norm) for n, norm in ((None, None), (7, "ortho"), (12, "forward"))],
+        *[real(torch.fft.ihfft(x[0], norm=norm)) for norm in (None, "ortho", "forward")],
+        torch.fft.hfft2(z),
+        torch.fft.hfftn(z, s=(3, 8), norm="ortho"),
+        real(torch.fft.ihfft2(x)),
+        real(torch.fft.ihfftn(x, s=(5, 4), dim=(2, 1))),
+        real(frames),
+        real(torch.stft(y, 16, 4, 12, w[:12], center=False, normalized=True, return_complex=True)),
+        real(torch.stft(y[0], 8, return_complex=True)),
+        torch.istft(frames, 16, 5, window=w),
+        torch.istft(frames, 16, 5, window=w, length=30),
+        torch.istft(torch.stft(y, 8, 2, normalized=True, return_complex=True), 8, 2, normalized=True),
+    ]
+
+
+g("spectra", spectra, randn(2, 3, 6), randn(2, 40), torch.hann_window(16))

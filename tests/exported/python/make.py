@@ -47,8 +47,8 @@ def main():
         if options.only and name not in options.only:
             continue
         for core in (False, True):
-            if core and name in ("recurrent", "scores", "special", "experts"):
-                # Written out, networks and special functions are only long; attention gives weights for sums.
+            if core and name in ("recurrent", "scores", "special", "experts", "spectra"):
+                # Written out, networks, special functions and frames are only long; attention gives weights for sums.
                 continue
             folder = f"{options.folder}/{name}{'_core' if core else ''}{options.suffix}"
             save(folder, model, [args, args] if name == "norm_train" else [args], decompose=core)

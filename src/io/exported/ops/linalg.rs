@@ -16,10 +16,9 @@ fn checked(c: &Call<'_>, results: Vec<Value>) -> Results {
 
 /// The matrices that an operator factorises, under the names that schemas have for them.
 fn matrix<'a>(c: &Call<'a>) -> Result<&'a Tensor> {
-    match c.has("A") {
-        true => c.tensor("A"),
-        false => c.tensor("self"),
-    }
+    let names = ["A", "input"];
+    let name = names.into_iter().find(|name| c.has(name));
+    c.tensor(name.unwrap_or("self"))
 }
 
 fn turned(x: &Tensor) -> Tensor {
@@ -126,12 +125,8 @@ fn factors(c: &Call<'_>, full: bool) -> Results {
         .into())
 }
 
-/// The pseudoinverse, of which singular values count as 0 up to a number, or up to a part of the greatest one.
-fn pseudoinverse(c: &Call<'_>) -> Results {
-    let x = matrix(c)?;
-    if !["rcond", "rtol", "atol"].iter().any(|name| c.has(name)) {
-        return one(x.pinv());
-    }
+/// The greatest singular value of each matrix that counts as 0: a number, or a part of the greatest value.
+fn negligible(c: &Call<'_>, x: &Tensor, values: &Tensor) -> Result<Tensor> {
     // A bound of each matrix stands beside its singular values.
     let bound = |name| -> Result<Option<Tensor>> {
         let bound = match c.has(name) {
@@ -143,6 +138,9 @@ fn pseudoinverse(c: &Call<'_>) -> Results {
             _ => bound.unsqueeze(-1),
         }))
     };
+    if let Some(bound) = bound("tol")? {
+        return Ok(bound);
+    }
     let step = epsilon(x) * x.dim(-2)?.max(x.dim(-1)?) as f64;
     let least = bound("atol")?;
     let part = match (bound("rtol")?.or(bound("rcond")?), &least) {
@@ -151,16 +149,65 @@ fn pseudoinverse(c: &Call<'_>) -> Results {
         (None, Some(least)) => least.gt(0).where_cond(0.0, &least.full_like(step)),
         (None, None) => Tensor::scalar(step, x.dtype(), c.device),
     };
+    let part = values.narrow(-1, 0, 1) * part;
+    Ok(match least {
+        Some(least) => part.maximum(&least),
+        None => part,
+    })
+}
+
+/// The matrix; where it is told to be symmetric, what its lower triangle says.
+fn told(c: &Call<'_>) -> Result<Tensor> {
+    let x = matrix(c)?;
+    Ok(match c.bool_or("hermitian", false)? {
+        true => x.tril(0) + turned(&x.tril(-1)),
+        false => x.clone(),
+    })
+}
+
+fn pseudoinverse(c: &Call<'_>) -> Results {
+    let x = told(c)?;
     let (u, s, vh) = x.svd();
     if s.dim(-1)? == 0 {
         return one(x.pinv());
     }
-    let mut most = s.narrow(-1, 0, 1) * part;
-    if let Some(least) = least {
-        most = most.maximum(&least);
-    }
-    let inverse = s.gt(&most).where_cond(&s.recip(), 0.0);
+    let counts = s.gt(&negligible(c, &x, &s)?);
+    let inverse = counts.where_cond(&s.recip(), 0.0);
     one((turned(&vh) * inverse.unsqueeze(-2)).matmul(&turned(&u)))
+}
+
+/// The number of singular values that count.
+fn rank(c: &Call<'_>) -> Results {
+    let x = told(c)?;
+    let values = x.svdvals();
+    one(match values.dim(-1)? {
+        0 => values.to_dtype(DType::I64).sum(-1),
+        _ => values.gt(&negligible(c, &x, &values)?).sum(-1),
+    })
+}
+
+/// Equations of tensors as those of matrices: the unknowns have the sizes of the last dimensions, of those named last.
+fn tensor_solution(c: &Call<'_>) -> Results {
+    let (a, b, dims) = (c.tensor("self")?, c.tensor("other")?, c.dims("dims")?);
+    let last: Vec<isize> = (-(dims.len() as isize)..0).collect();
+    let a = match dims.is_empty() {
+        true => a.clone(),
+        false => a.movedim(dims, last),
+    };
+    let unknowns = a.dims()[b.rank().min(a.rank())..].to_vec();
+    let n: usize = unknowns.iter().product();
+    one(a
+        .reshape([b.numel(), n])
+        .solve(&b.reshape([-1]))
+        .reshape(unknowns))
+}
+
+fn tensor_inverse(c: &Call<'_>) -> Results {
+    let (x, at) = (c.tensor("self")?, c.size_or("ind", 2)?);
+    let (front, back) = x.dims().split_at(at.min(x.rank()));
+    let n: usize = front.iter().product();
+    let inverse = x.reshape([n, back.iter().product()]).inverse();
+    one(inverse.reshape([back, front].concat()))
 }
 
 fn logarithm(c: &Call<'_>) -> Result<[Tensor; 2]> {
@@ -215,6 +262,14 @@ pub(super) const TABLE: Table = &[
         let [u, s, vh] = svd(c, !c.bool_or("some", true)?)?;
         Ok([u, s, turned(&vh)].map(Value::Tensor).into())
     }),
+    ("pinverse", "default", pseudoinverse),
+    (
+        "linalg_matrix_rank",
+        "default tol_tensor atol_rtol_float atol_rtol_tensor",
+        rank,
+    ),
+    ("linalg_tensorsolve", "default", tensor_solution),
+    ("linalg_tensorinv", "default", tensor_inverse),
     (
         "linalg_pinv",
         "default rcond_tensor atol_rtol_float atol_rtol_tensor",

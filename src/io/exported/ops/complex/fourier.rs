@@ -3,7 +3,7 @@
 use super::super::Table;
 use super::super::view::wrapped;
 use super::pairs;
-use crate::io::exported::call::{Call, Results, one};
+use crate::io::exported::call::{Call, Results, Value, one};
 use crate::{DType, Error, Result, Tensor};
 
 /// What is transformed.
@@ -136,6 +136,36 @@ fn plain(c: &Call<'_>, inverse: bool, to_half: bool, from_half: Option<usize>) -
 
 /// A function of `torch.fft` of the last `n` dimensions, of all where it is 0, where the call names none.
 fn named(c: &Call<'_>, n: usize, inverse: bool, half: bool) -> Results {
+    let (x, transform) = asked(c, n, inverse, half)?;
+    transform.run(&x)
+}
+
+/// A transform between a signal's half, whose other half are conjugates, and its real spectrum: the one between a real signal
+/// and its spectrum's half, of conjugates and with the factor of the other direction.
+fn hermitian(c: &Call<'_>, n: usize, inverse: bool) -> Results {
+    let (x, mut transform) = asked(c, n, !inverse, true)?;
+    transform.scale = scale(c, inverse)?;
+    match inverse {
+        true => match &transform.run(&x)?[..] {
+            [Value::Complex(spectrum)] => pairs(spectrum.complex_conj()),
+            _ => Err(Error::internal("a spectrum that is not complex")),
+        },
+        false => transform.run(&Numbers::Pairs(x.as_pairs().complex_conj())),
+    }
+}
+
+/// What a function of `torch.fft` multiplies sums by.
+fn scale(c: &Call<'_>, inverse: bool) -> Result<fn(f64) -> f64> {
+    Ok(match (c.text("norm")?, inverse) {
+        (Some("ortho"), _) => by_root,
+        (Some("forward"), false) => by_count,
+        (Some("forward"), _) | (_, false) => unchanged,
+        (_, true) => by_count,
+    })
+}
+
+/// What is transformed, and how.
+fn asked(c: &Call<'_>, n: usize, inverse: bool, half: bool) -> Result<(Numbers, Transform)> {
     let mut x = Numbers::of(c)?;
     let rank = x.sizes().len() as isize;
     let sizes = match n {
@@ -162,21 +192,66 @@ fn named(c: &Call<'_>, n: usize, inverse: bool, half: bool) -> Results {
             (false, None) => {}
         }
     }
-    let scale = match (c.text("norm")?, inverse) {
-        (Some("ortho"), _) => by_root,
-        (Some("forward"), inverse) if !inverse => by_count,
-        (Some("forward"), _) | (_, false) => unchanged,
-        (_, true) => by_count,
-    };
     let to_half = half && !inverse;
-    Transform {
+    let transform = Transform {
         dims,
         inverse,
         to_half,
         from_half: length,
-        scale,
+        scale: scale(c, inverse)?,
+    };
+    Ok((x, transform))
+}
+
+/// Frames of a signal: how long they are, how far apart, and what they are multiplied by.
+fn framing(c: &Call<'_>, dtype: DType) -> Result<(usize, usize, Tensor)> {
+    let n = c.size_or("n_fft", 0)?;
+    let (hop, length) = (c.size_or("hop_length", n / 4)?, c.size_or("win_length", n)?);
+    if !c.bool_or("onesided", true)? {
+        return Err(Error::unsupported("spectra of frames with both halves"));
     }
-    .run(&x)
+    if length > n {
+        return Err(Error::argument(format!(
+            "a window of {length} for frames of {n}"
+        )));
+    }
+    let window = match c.tensor_opt("window")? {
+        Some(window) => window.clone(),
+        None => Tensor::ones(length, dtype, c.device),
+    };
+    // A short window stands in the middle of its frame.
+    let front = (n - length) / 2;
+    let pads = [(front as isize, (n - length - front) as isize)];
+    Ok((n, hop, window.pad(&pads, 0.0)))
+}
+
+fn root_of_frame(c: &Call<'_>, n: usize) -> Result<f64> {
+    Ok(match c.bool_or("normalized", false)? {
+        true => (n as f64).sqrt(),
+        false => 1.0,
+    })
+}
+
+fn stft(c: &Call<'_>) -> Results {
+    let x = c.tensor("self")?;
+    let (n, hop, window) = framing(c, x.dtype())?;
+    let spectra = x.stft(n, hop, &window, false) / root_of_frame(c, n)?;
+    match c.bool_or("return_complex", false)? {
+        true => pairs(spectra),
+        false => one(spectra),
+    }
+}
+
+fn istft(c: &Call<'_>) -> Results {
+    let x = c.complex("self");
+    let x = x.ok_or_else(|| Error::dtype("real numbers where spectra are expected"))?;
+    let (n, hop, window) = framing(c, x.dtype())?;
+    let center = c.bool_or("center", true)?;
+    let whole = hop * x.dim(-2)?.saturating_sub(1) + n;
+    let ends = if center { n / 2 * 2 } else { 0 };
+    let length = c.size_or("length", whole.saturating_sub(ends))?;
+    let x = x * root_of_frame(c, n)?;
+    one(x.istft(length, n, hop, &window, center))
 }
 
 pub(super) const TABLE: Table = &[
@@ -201,4 +276,12 @@ pub(super) const TABLE: Table = &[
     ("fft_ifftn", "default", |c| named(c, 0, true, false)),
     ("fft_rfftn", "default", |c| named(c, 0, false, true)),
     ("fft_irfftn", "default", |c| named(c, 0, true, true)),
+    ("stft", "default", stft),
+    ("istft", "default", istft),
+    ("fft_hfft", "default", |c| hermitian(c, 1, false)),
+    ("fft_ihfft", "default", |c| hermitian(c, 1, true)),
+    ("fft_hfft2", "default", |c| hermitian(c, 2, false)),
+    ("fft_ihfft2", "default", |c| hermitian(c, 2, true)),
+    ("fft_hfftn", "default", |c| hermitian(c, 0, false)),
+    ("fft_ihfftn", "default", |c| hermitian(c, 0, true)),
 ];

@@ -20,7 +20,7 @@ const MAKERS: [&str; 4] = [
 
 /// Whether an operator makes complex numbers of real ones.
 pub(super) fn makes(target: &str) -> bool {
-    MAKERS.contains(&target) || target.contains("fft_")
+    MAKERS.contains(&target) || target.contains("fft_") || target == "aten.stft.default"
 }
 
 fn known() -> &'static HashMap<String, Run> {
@@ -127,7 +127,26 @@ fn expanded(c: &Call<'_>) -> Results {
     pairs(input(c)?.expand(sizes))
 }
 
+/// Zeros around numbers, as many as are told of each dimension from the last one on.
+fn padded(c: &Call<'_>) -> Results {
+    if c.float_or("value", 0.0)? != 0.0 {
+        return Err(Error::unsupported(
+            "complex numbers other than 0 around others",
+        ));
+    }
+    let told = c.ints("pad")?.unwrap_or_default();
+    through(c, |x| {
+        let rank = x.rank() - 1;
+        let mut pads = vec![(0, 0); rank];
+        for (ends, pad) in told.chunks_exact(2).zip(pads.iter_mut().rev()) {
+            *pad = (ends[0] as isize, ends[1] as isize);
+        }
+        Ok(x.pad(&pads, 0.0))
+    })
+}
+
 const TABLE: Table = &[
+    ("constant_pad_nd", "default", padded),
     ("view_as_complex", "default", |c| {
         pairs(c.tensor("self")?.clone())
     }),
@@ -193,6 +212,11 @@ const TABLE: Table = &[
             c,
             |x| Ok(x.select(dim(c, "dim", 0)?, c.dim_or("index", 0)?)),
         )
+    }),
+    ("squeeze", "dims", |c| {
+        let behind = |dim: isize| if dim < 0 { dim - 1 } else { dim };
+        let dims: Vec<isize> = c.dims("dim")?.into_iter().map(behind).collect();
+        through(c, |x| Ok(x.squeeze(&*dims)))
     }),
     ("slice", "Tensor", |c| {
         through(c, |x| {

@@ -8,20 +8,23 @@ use crate::{Error, Result, Tensor};
 /// Which norm.
 enum Order {
     Frobenius,
+    /// The sum of the singular values.
+    Nuclear,
     Power(f64),
 }
 
-fn order(c: &Call<'_>) -> Result<Option<Order>> {
-    Ok(Some(match c.arg("ord") {
+fn order(c: &Call<'_>, name: &str) -> Result<Option<Order>> {
+    Ok(Some(match c.arg(name) {
         None => return Ok(None),
-        Some(Arg::Text(name)) if &**name == "fro" => Order::Frobenius,
-        Some(Arg::Text(name)) => return Err(unknown(&format!("{name:?}"))),
-        Some(_) => Order::Power(c.float_or("ord", 2.0)?),
+        Some(Arg::Text(order)) if &**order == "fro" => Order::Frobenius,
+        Some(Arg::Text(order)) if &**order == "nuc" => Order::Nuclear,
+        Some(Arg::Text(order)) => return Err(unknown(&format!("{order:?}"))),
+        Some(_) => Order::Power(c.float_or(name, 2.0)?),
     }))
 }
 
 fn unknown(order: &str) -> Error {
-    Error::unsupported(format!("a norm of order {order}: it takes singular values"))
+    Error::argument(format!("a norm of order {order}"))
 }
 
 fn of_vectors(c: &Call<'_>, x: &Tensor, p: f64) -> Results {
@@ -33,7 +36,7 @@ fn of_vectors(c: &Call<'_>, x: &Tensor, p: f64) -> Results {
 }
 
 /// The norm of the matrices in two dimensions.
-fn of_matrices(c: &Call<'_>, x: &Tensor, order: &Order, dims: &[isize]) -> Results {
+fn of_matrices(x: &Tensor, order: &Order, dims: &[isize], keepdim: bool) -> Result<Tensor> {
     let &[rows, columns] = dims else {
         let message = format!("a matrix has two dimensions, not {}", dims.len());
         return Err(Error::argument(message));
@@ -49,14 +52,20 @@ fn of_matrices(c: &Call<'_>, x: &Tensor, order: &Order, dims: &[isize]) -> Resul
             }
         })
     };
+    let singular = || x.movedim(dims, [-2, -1]).svdvals();
+    let placed = |y: Tensor| y.unsqueeze(-1).movedim([-2, -1], dims);
     let y = match *order {
         Order::Frobenius => x.norm_keepdim(2.0, dims),
+        Order::Nuclear => placed(singular().sum_keepdim(-1)),
+        Order::Power(2.0) if x.dims().contains(&0) => placed(singular().sum_keepdim(-1)),
+        Order::Power(2.0) => placed(singular().max_keepdim(-1)),
+        Order::Power(-2.0) => placed(singular().min_keepdim(-1)),
         Order::Power(p) if p.abs() == 1.0 => extreme(rows, columns, p),
         Order::Power(p) if p.is_infinite() => extreme(columns, rows, p),
         Order::Power(p) => return Err(unknown(&p.to_string())),
     };
-    if keeps(c)? {
-        return one(y);
+    if keepdim {
+        return Ok(y);
     }
     let last = |dim: isize| {
         if dim < 0 {
@@ -66,7 +75,7 @@ fn of_matrices(c: &Call<'_>, x: &Tensor, order: &Order, dims: &[isize]) -> Resul
         }
     };
     let (first, last) = (last(rows).min(last(columns)), last(rows).max(last(columns)));
-    one(y.squeeze(last).squeeze(first))
+    Ok(y.squeeze(last).squeeze(first))
 }
 
 /// `norm` and `linalg.vector_norm`, which take matrices as vectors.
@@ -86,11 +95,11 @@ fn linalg_norm(c: &Call<'_>) -> Results {
     if !given && x.rank() == 2 {
         dims = vec![-2, -1];
     }
-    match order(c)? {
+    match order(c, "ord")? {
         None => of_vectors(c, &x, 2.0),
-        Some(order) if dims.len() == 2 => of_matrices(c, &x, &order, &dims),
+        Some(order) if dims.len() == 2 => one(of_matrices(&x, &order, &dims, keeps(c)?)?),
         Some(Order::Power(p)) => of_vectors(c, &x, p),
-        Some(order) => of_matrices(c, &x, &order, &dims),
+        Some(order) => one(of_matrices(&x, &order, &dims, keeps(c)?)?),
     }
 }
 
@@ -100,8 +109,20 @@ fn matrix_norm(c: &Call<'_>) -> Results {
         true => c.dims("dim")?,
         false => vec![-2, -1],
     };
-    let order = order(c)?.unwrap_or(Order::Frobenius);
-    of_matrices(c, &x, &order, &dims)
+    let order = order(c, "ord")?.unwrap_or(Order::Frobenius);
+    one(of_matrices(&x, &order, &dims, keeps(c)?)?)
+}
+
+/// How much a matrix enlarges errors: its norm times that of its inverse.
+fn condition(c: &Call<'_>) -> Results {
+    let x = c.tensor("self")?;
+    let norm = |x: &Tensor, order: &Order| of_matrices(x, order, &[-2, -1], false);
+    one(match order(c, "p")?.unwrap_or(Order::Power(2.0)) {
+        Order::Power(p) if p.abs() == 2.0 => {
+            norm(x, &Order::Power(p))? / norm(x, &Order::Power(-p))?
+        }
+        order => norm(x, &order)? * norm(&x.inverse(), &order)?,
+    })
 }
 
 pub(in crate::io::exported::ops) const TABLE: Table = &[
@@ -114,4 +135,17 @@ pub(in crate::io::exported::ops) const TABLE: Table = &[
     ("frobenius_norm", "dim", norm),
     ("linalg_norm", "default ord_str", linalg_norm),
     ("linalg_matrix_norm", "default str_ord", matrix_norm),
+    ("nuclear_norm", "default dim", |c| {
+        let dims = match c.has("dim") {
+            true => c.dims("dim")?,
+            false => vec![-2, -1],
+        };
+        one(of_matrices(
+            c.tensor("self")?,
+            &Order::Nuclear,
+            &dims,
+            keeps(c)?,
+        )?)
+    }),
+    ("linalg_cond", "default p_str", condition),
 ];
