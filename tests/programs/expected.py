@@ -507,6 +507,48 @@ def bayes(features, kind, _):
     return np.roll(features, 1, 0), score.argmax(1), odds / odds.sum(1, keepdims=True)
 
 
+def vortices(w):
+    n, m = w.shape
+    kx, ky = np.fft.fftfreq(n, 1 / n)[:, None], np.fft.rfftfreq(m, 1 / m)
+    k2 = kx**2 + ky**2
+    f = np.fft.rfft2(w)
+    psi = f / np.where(k2 > 0, k2, 1)
+    back = lambda f: np.fft.irfft2(f, (n, m))
+    moved = back(1j * ky * psi) * back(1j * kx * f) - back(1j * kx * psi) * back(1j * ky * f)
+    kept = (abs(kx) < n / 3) & (ky < m / 3)
+    return (back((f - 0.02 * np.fft.rfft2(moved) * kept) / (1 + 2e-4 * k2)),)
+
+
+def fourier_layer(w, v, x, y):
+    n = x.shape[1]
+    k = np.arange(w.shape[0])
+    turns = 2 * np.pi * np.outer(np.arange(n), k) / n
+    weights = np.where(k > 0, 2, 1) / n
+
+    def loss(w, v):
+        re, im = x @ np.cos(turns), -x @ np.sin(turns)
+        a, b = re * w[:, 0] - im * w[:, 1], re * w[:, 1] + im * w[:, 0]
+        # The imaginary part of the frequency 0 counts as 0.
+        smooth = (a * weights) @ np.cos(turns).T - (b * weights) @ np.sin(turns).T
+        return ((np.tanh(smooth + v * x) - y) ** 2).mean()
+
+    return *descended(loss, [w, v], 0.5), x, y
+
+
+def denoised(x):
+    n, size, hop = x.size, 16, 4
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)
+    wide = np.pad(x, size // 2, mode="reflect")
+    total, squares = np.zeros(wide.size), np.zeros(wide.size)
+    for start in range(0, wide.size - size + 1, hop):
+        spectrum = np.fft.rfft(wide[start : start + size] * window)
+        gain = np.maximum(1 - 0.5 / (abs(spectrum) + 1e-3), 0)
+        total[start : start + size] += np.fft.irfft(spectrum * gain, size) * window
+        squares[start : start + size] += window**2
+    half = size // 2
+    return (np.roll(total[half : half + n] / squares[half : half + n], 5) + 0.1 * x,)
+
+
 print("//! What NumPy gives: printed by `expected.py`.\n")
 show("LIFE", life, 24, (noise(34, 34) > 0.7).astype(int))
 show("RED_BLACK", red_black, 24, noise(30, 30), noise(30, 30, seed=3))
@@ -521,6 +563,10 @@ show("K_MEANS", k_means, 12, noise(150, 2), noise(12, 2, seed=8) * 3)
 show("VITERBI", viterbi, 8, noise(6), noise(6, 6, seed=3), noise(20, 6, seed=5))
 show("KALMAN", kalman, 24, noise(4, 1), np.eye(4), np.zeros(1))
 show("FOURIER", fourier, 8, noise(128), noise(128, seed=1))
+show("VORTICES", vortices, 12, noise(24, 20) * 3)
+weights = noise(5, 2, seed=1) * 0.5, noise(1, seed=2)
+show("FOURIER_LAYER", fourier_layer, 16, *weights, noise(6, 15, seed=3), noise(6, 15, seed=4) * 0.4)
+show("DENOISED", denoised, 8, noise(60))
 show("EQUALISE", equalise, 8, np.floor(noise(24, 30) * 20 + 100))
 show("FILTER", iir, 8, noise(20, 16))
 show("WAVELETS", wavelets, 8, noise(32, 32))

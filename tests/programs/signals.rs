@@ -39,6 +39,96 @@ fn fourier_transform() {
     .check();
 }
 
+/// A spectrum multiplied by i times real numbers.
+fn times_i(f: &Tensor, k: &Tensor) -> Tensor {
+    Tensor::complex(&(-(f.select(-1, 1) * k)), &(f.select(-1, 0) * k))
+}
+
+/// A step of two-dimensional flow: vorticity carried along in space, of spectra of which the highest third is left out, and
+/// diffused implicitly.
+fn vortices(s: Vec<Tensor>) -> Vec<Tensor> {
+    let (n, m) = (s[0].dims()[0], s[0].dims()[1]);
+    let cpu = Device::cpu();
+    let kx = Tensor::fftfreq(n, 1.0 / n as f64, F64, &cpu).unsqueeze(1);
+    let ky = Tensor::rfftfreq(m, 1.0 / m as f64, F64, &cpu);
+    let k2 = kx.square() + ky.square();
+    let f = s[0].rfft([0, 1]);
+    let psi = &f / k2.gt(0).where_cond(&k2, 1.0).unsqueeze(-1);
+    let along = |f: &Tensor, k: &Tensor| times_i(f, k).irfft(m, [0, 1]);
+    let moved = along(&psi, &ky) * along(&f, &kx) - along(&psi, &kx) * along(&f, &ky);
+    let kept = kx
+        .abs()
+        .lt(n as f64 / 3.0)
+        .logical_and(&ky.lt(m as f64 / 3.0));
+    let moved = moved.rfft([0, 1]) * kept.to_dtype(F64).unsqueeze(-1) * 0.02;
+    let next = (f - moved) / (k2 * 2e-4 + 1.0).unsqueeze(-1);
+    vec![next.irfft(m, [0, 1])]
+}
+
+#[test]
+fn spectral_flow() {
+    Program {
+        state: || vec![noise(&[24, 20], 0) * 3.0],
+        step: vortices,
+        steps: 12,
+        expected: VORTICES,
+        tolerance: 1e-10,
+    }
+    .check();
+}
+
+/// A layer of a Fourier neural operator, trained: weights of low frequencies and of the signal itself.
+fn fourier_layer(s: Vec<Tensor>) -> Vec<Tensor> {
+    let (w, v) = (s[0].detach().requires_grad(), s[1].detach().requires_grad());
+    let (x, y) = (&s[2], &s[3]);
+    let (n, kept) = (x.dims()[1], w.dims()[0]);
+    let low = x.rfft(1).narrow(1, 0, kept);
+    let smooth = low.complex_mul(&w).irfft(n, 1);
+    let loss = (smooth + &v * x).tanh().mse_loss(y);
+    let gradients = grad(&loss, &[&w, &v]);
+    let moved = |w: &Tensor, g: &Tensor| w.detach() - g * 0.5;
+    let next = vec![moved(&w, &gradients[0]), moved(&v, &gradients[1])];
+    next.into_iter().chain([x.clone(), y.clone()]).collect()
+}
+
+#[test]
+fn fourier_operator() {
+    Program {
+        state: || {
+            let weights = [noise(&[5, 2], 1) * 0.5, noise(&[1], 2)];
+            let data = [noise(&[6, 15], 3), noise(&[6, 15], 4) * 0.4];
+            weights.into_iter().chain(data).collect()
+        },
+        step: fourier_layer,
+        steps: 16,
+        expected: FOURIER_LAYER,
+        tolerance: 1e-12,
+    }
+    .check();
+}
+
+/// Noise taken out of a signal: what is faint in its spectra.
+fn denoised(s: Vec<Tensor>) -> Vec<Tensor> {
+    let x = &s[0];
+    let window = Tensor::hann_window(16, true, F64, &Device::cpu());
+    let spectra = x.stft(16, 4, &window, true);
+    let gain = (1.0 - 0.5 / (spectra.complex_abs() + 1e-3)).clamp_min(0);
+    let y = (spectra * gain.unsqueeze(-1)).istft(x.numel(), 16, 4, &window, true);
+    vec![y.roll(5, 0) + x * 0.1]
+}
+
+#[test]
+fn noise_gate() {
+    Program {
+        state: || vec![noise(&[60], 0)],
+        step: denoised,
+        steps: 8,
+        expected: DENOISED,
+        tolerance: 1e-12,
+    }
+    .check();
+}
+
 /// The histogram of an image of bytes, made even; the image moves on.
 fn equalise(s: Vec<Tensor>) -> Vec<Tensor> {
     let flat = s[0].flatten(0, 1).to_dtype(I64);
