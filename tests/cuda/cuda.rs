@@ -542,6 +542,28 @@ fn indices_are_checked_ahead() {
 }
 
 #[test]
+fn fourier_transforms() {
+    for dtype in [F32, F64, BF16] {
+        // Products of the library, of factors, and convolutions.
+        for n in [7, 64, 134, 1000, 4096] {
+            agree(8.0 * epsilon(dtype), |d| {
+                let x = noise(&[6, n, 2], dtype, d);
+                let scale = 1.0 / (n as f64).sqrt();
+                let window = Tensor::hann_window(7, true, dtype, d);
+                vec![
+                    x.fft(1) * scale,
+                    x.ifft(1) * (1.0 / scale),
+                    x.rfft([0, 1]) * (scale * 0.5),
+                    x.fft([0, 1]).ifft([1, 0]),
+                    x.select(-1, 0).rfft(1).irfft(n, 1),
+                    x.select(-1, 1).stft(7, 3, &window, true).complex_abs(),
+                ]
+            });
+        }
+    }
+}
+
+#[test]
 fn elements_past_two_to_the_31() {
     let Some(d) = device() else { return };
     let n = (1usize << 31) + 12345;
