@@ -51,6 +51,11 @@ pub const PROGRAMS: &[Program] = &[
         mandelbrot,
     ),
     Program::random("ising", |d| vec![wave(d, [1024, 1024], 1, 1.0)], ising),
+    Program::f32(
+        "spectral_flow",
+        |d| vec![wave(d, [4, 256, 256], 1, 10.0)],
+        spectral_flow,
+    ),
 ];
 
 /// Five steps of 4,096 bodies that attract each other.
@@ -204,4 +209,32 @@ fn ising(x: &[&Tensor]) -> Vec<Tensor> {
         s = flips.where_cond(&-&s, &s);
     }
     vec![s.mean([0, 1])]
+}
+
+/// Four steps of two-dimensional flow: vorticity carried along in space, diffused in its spectrum.
+fn spectral_flow(x: &[&Tensor]) -> Vec<Tensor> {
+    let (n, d) = (256, x[0].device());
+    let kx = Tensor::fftfreq(n, 1.0 / n as f64, F32, &d).unsqueeze(1);
+    let ky = Tensor::rfftfreq(n, 1.0 / n as f64, F32, &d);
+    let k2 = kx.square() + ky.square();
+    let inverse = k2.gt(0).where_cond(k2.recip(), 0.0).unsqueeze(-1);
+    let kept = kx
+        .abs()
+        .lt(n as f64 / 3.0)
+        .logical_and(&ky.lt(n as f64 / 3.0));
+    let (carried, damped) = (kept.to_dtype(F32) * 1e-3, (&k2 * 1e-6 + 1.0).recip());
+    // The derivative of a spectrum along a dimension, in space.
+    let slope = |f: &Tensor, k: &Tensor| {
+        let turned = Tensor::complex(&(-(f.select(-1, 1) * k)), &(f.select(-1, 0) * k));
+        turned.irfft(n, [1, 2])
+    };
+    let mut w = x[0].clone();
+    for _ in 0..4 {
+        let f = w.rfft([1, 2]);
+        let psi = &f * &inverse;
+        let moved = slope(&psi, &ky) * slope(&f, &kx) - slope(&psi, &kx) * slope(&f, &ky);
+        let f = f - moved.rfft([1, 2]) * carried.unsqueeze(-1);
+        w = (f * damped.unsqueeze(-1)).irfft(n, [1, 2]);
+    }
+    vec![w]
 }

@@ -111,3 +111,21 @@ def ising(x):
         flips = (torch.rand(1024, 1024, device=common.DEVICE) < (s * around * -0.8).exp()) & (colour == half % 2)
         s = torch.where(flips, -s, s)
     return [s.mean((0, 1))]
+
+
+@program(lambda: [wave((4, 256, 256), 1, 10.0)])
+def spectral_flow(x):
+    n, (w,) = 256, x
+    kx = torch.fft.fftfreq(n, 1 / n, device=w.device)[:, None]
+    ky = torch.fft.rfftfreq(n, 1 / n, device=w.device)
+    k2 = kx**2 + ky**2
+    inverse = torch.where(k2 > 0, 1 / k2, 0)
+    carried = ((kx.abs() < n / 3) & (ky < n / 3)).float() * 1e-3
+    damped = 1 / (k2 * 1e-6 + 1)
+    slope = lambda f, k: torch.fft.irfft2(1j * k * f, (n, n))
+    for _ in range(4):
+        f = torch.fft.rfft2(w)
+        psi = f * inverse
+        moved = slope(psi, ky) * slope(f, kx) - slope(psi, kx) * slope(f, ky)
+        w = torch.fft.irfft2((f - torch.fft.rfft2(moved) * carried) * damped, (n, n))
+    return [w]

@@ -12,12 +12,12 @@ use crate::args::Dims;
 use ferrotrace_runtime::{DType, Device, Error, Result};
 use smallvec::SmallVec;
 use tables::Direction;
-use transform::transform;
+use transform::{Wanted, transform};
 
 type List = SmallVec<[usize; 4]>;
 
 impl Tensor {
-    /// The discrete Fourier transform of complex numbers along one or several dimensions: Σⱼ x[j]·exp(−2πijk/n) at k. Pairs
+    /// The discrete Fourier transform of complex numbers along one or several dimensions: Σⱼ `x[j]`·exp(−2πijk/n) at k. Pairs
     /// `[.., 2]` give pairs of the same sizes and dtype, any of floats; halves are computed in `F32`. Dimensions are counted
     /// without that of the pairs. A dimension of size 0 is an error. Lengths with large prime factors are taken too.
     ///
@@ -34,7 +34,7 @@ impl Tensor {
         attempt!("fft", done, self).called("fft", &[self])
     }
 
-    /// The inverse of [`fft`](Tensor::fft): Σₖ x[k]·exp(2πijk/n)/n at j.
+    /// The inverse of [`fft`](Tensor::fft): Σₖ `x[k]`·exp(2πijk/n)/n at j.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -157,22 +157,22 @@ impl Tensor {
             Direction::Inverse => "ifft",
         };
         let (x, dims) = (self.as_pairs(name)?, dims.list(self.rank() - 1)?);
-        let x = dims
-            .iter()
-            .try_fold(x, |x, &dim| x.transformed(dim, false, direction))?;
-        Ok(x.to_dtype(self.dtype()))
+        Ok(x.transformed_along(&dims, direction)?
+            .to_dtype(self.dtype()))
     }
 
     #[track_caller]
     fn real_transformed(&self, dims: &Dims) -> Result<Tensor> {
         let x = self.as_floats("rfft")?;
         let (last, others) = last_of(dims, self.rank())?;
-        let n = self.shape()[last];
-        let x = x.transformed(last, true, Direction::Forward)?;
-        let x = x.narrow(last, 0, n / 2 + 1);
-        let x = others
-            .iter()
-            .try_fold(x, |x, &dim| x.transformed(dim, false, Direction::Forward))?;
+        let half = Wanted {
+            parts: 2,
+            count: self.shape()[last] / 2 + 1,
+        };
+        let x = x
+            .unsqueeze(-1)
+            .transformed(last, Direction::Forward, half)?;
+        let x = x.transformed_along(&others, Direction::Forward)?;
         Ok(x.to_dtype(self.dtype()))
     }
 
@@ -183,51 +183,58 @@ impl Tensor {
         if n == 0 {
             return Err(Error::argument("a transform of no numbers"));
         }
-        let x = others
-            .iter()
-            .try_fold(x, |x, &dim| x.transformed(dim, false, Direction::Inverse))?;
+        let x = x.transformed_along(&others, Direction::Inverse)?;
         let (has, needs) = (x.shape()[last], n / 2 + 1);
-        let mut pads = vec![(0, 0); x.rank()];
-        pads[last] = (0, needs as isize - has as isize);
-        let half = x.pad(&pads, 0.0);
+        let half = match needs.checked_sub(has) {
+            None | Some(0) => x.narrow(last, 0, needs),
+            Some(missing) => {
+                let mut pads = vec![(0, 0); x.rank()];
+                pads[last].1 = missing as isize;
+                x.pad(&pads, 0.0)
+            }
+        };
         // The other frequencies are conjugates.
         let back = half.narrow(last, 1, n - needs).flip(last).complex_conj();
         let whole = Tensor::cat(&[&half, &back], last);
-        let x = whole.transformed(last, false, Direction::Inverse)?;
-        Ok(x.select(-1, 0).to_dtype(self.dtype()))
+        let real = Wanted { parts: 1, count: n };
+        let x = whole.transformed(last, Direction::Inverse, real)?;
+        Ok(x.squeeze(-1).to_dtype(self.dtype()))
     }
 
-    /// The transform along a dimension of pairs, or of real numbers, in a dtype that has sums; with its factor.
+    /// The transforms of pairs along some dimensions.
     #[track_caller]
-    fn transformed(&self, dim: usize, is_real: bool, direction: Direction) -> Result<Tensor> {
+    fn transformed_along(&self, dims: &[usize], direction: Direction) -> Result<Tensor> {
+        dims.iter().try_fold(self.clone(), |x, &dim| {
+            let count = x.shape()[dim];
+            x.transformed(dim, direction, Wanted { parts: 2, count })
+        })
+    }
+
+    /// The transform along a dimension of numbers whose parts are the last dimension, the real ones alone or both; with its
+    /// factor.
+    #[track_caller]
+    fn transformed(&self, dim: usize, direction: Direction, wanted: Wanted) -> Result<Tensor> {
         let (sizes, n) = (self.shape().clone(), self.shape()[dim]);
         if n == 0 {
-            let why = format!("dimension {dim} of {sizes} has no elements");
+            let why = format!("dimension {dim} has no elements");
             return Err(Error::shape(why));
         }
-        let x = match is_real {
-            true => self.unsqueeze(-1),
-            false => self.clone(),
-        };
-        // The transform takes [batch, parts, n].
-        let pair = x.rank() - 1;
-        let mut order: Vec<isize> = (0..pair)
-            .filter(|&d| d != dim)
-            .map(|d| d as isize)
-            .collect();
-        order.extend([pair as isize, dim as isize]);
-        let batch = sizes[..pair].iter().product::<usize>() / n;
-        let mut moved: Vec<usize> = (0..pair).filter(|&d| d != dim).map(|d| sizes[d]).collect();
-        moved.extend([2, n]);
-        let mut back: Vec<isize> = (0..pair as isize - 1).collect();
-        back.insert(dim, pair as isize);
-        back.push(pair as isize - 1);
-        let x = x.permute(&*order).reshape([batch, x.shape()[pair], n]);
+        // The transform takes [batch, parts, n, columns].
+        let part = self.rank() - 1;
+        let mut order: Vec<usize> = (0..part).collect();
+        order.insert(dim, part);
+        let [batch, columns]: [usize; 2] =
+            [&sizes[..dim], &sizes[dim + 1..part]].map(|sizes| sizes.iter().product());
+        let x = self
+            .permute(order)
+            .reshape([batch, sizes[part], n, columns]);
         let y = match direction {
-            Direction::Forward => transform(&x, direction),
-            Direction::Inverse => transform(&x, direction) * (1.0 / n as f64),
+            Direction::Forward => transform(&x, direction, wanted),
+            Direction::Inverse => transform(&x, direction, wanted) * (1.0 / n as f64),
         };
-        Ok(y.reshape(moved).permute(&*back))
+        let count = [wanted.parts, wanted.count];
+        let y = y.reshape([&sizes[..dim], &count, &sizes[dim + 1..part]].concat());
+        Ok(y.movedim(dim, -1))
     }
 
     /// This tensor, if it is of complex numbers, in the dtype that sums have.

@@ -53,8 +53,9 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn complex_conj(&self) -> Tensor {
-        let [real, imaginary] = attempt!("complex_conj", self.parts(), self);
-        Tensor::stack(&[real, -imaginary], -1).called("complex_conj", &[self])
+        attempt!("complex_conj", self.parts(), self);
+        let signs = 1 - Tensor::arange(0, 2, 1, self.dtype(), &self.device()) * 2;
+        (self * signs).called("complex_conj", &[self])
     }
 
     /// The magnitudes of complex numbers: pairs `[.., 2]` give `[..]`. Magnitudes whose squares leave the dtype's range are found

@@ -5,7 +5,6 @@ use ferrotrace_runtime::{DType, Device, FloatEnvironment};
 use lru::LruCache;
 use parking_lot::Mutex;
 use std::f64::consts::PI;
-use std::num::NonZeroUsize;
 use std::sync::LazyLock;
 
 /// Which way a transform goes: the sign of the exponents.
@@ -18,23 +17,52 @@ pub(super) enum Direction {
 /// Numbers that transforms of one length share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Table {
-    /// The transform of `n` numbers as a real matrix, `[2n, 2n]`: rows are real parts and then imaginary parts of what goes in,
-    /// columns those of what comes out.
-    Matrix { n: usize },
+    /// The transform of `n` numbers to the first `count` as a real matrix, `[2n, parts·count]`: rows are real parts and then
+    /// imaginary parts of what goes in, columns those of what comes out, or the real ones alone.
+    Matrix {
+        n: usize,
+        parts: usize,
+        count: usize,
+    },
     /// The powers w^(ij) of the root of order `rows`·`columns`, `[2, rows, columns]`.
     Twiddles { rows: usize, columns: usize },
     /// Half powers w^(i²/2) of the root of order `n`, `[2, n]`.
     Chirp { n: usize },
 }
 
-/// Tables that are kept, and the most numbers that one of them has.
-const KEPT: NonZeroUsize = NonZeroUsize::new(64).expect("more than 0");
-const LARGEST_KEPT: usize = 1 << 17;
+/// The most numbers that tables which are kept have together.
+const KEPT: usize = 1 << 22;
 
 type Key = (Table, Direction, DType, Device);
 
-static TABLES: LazyLock<Mutex<LruCache<Key, Tensor>>> =
-    LazyLock::new(|| Mutex::new(LruCache::new(KEPT)));
+/// Tables of transforms, those asked for last.
+struct Kept {
+    tables: LruCache<Key, Tensor>,
+    numbers: usize,
+}
+
+static TABLES: LazyLock<Mutex<Kept>> = LazyLock::new(|| {
+    Mutex::new(Kept {
+        tables: LruCache::unbounded(),
+        numbers: 0,
+    })
+});
+
+impl Kept {
+    /// Keeps a table in the place of those that were not asked for longest.
+    fn put(&mut self, key: Key, table: &Tensor) {
+        if table.numel() > KEPT {
+            return;
+        }
+        let before = self.tables.put(key, table.clone());
+        self.numbers += table.numel() - before.map_or(0, |before| before.numel());
+        while self.numbers > KEPT
+            && let Some((_, oldest)) = self.tables.pop_lru()
+        {
+            self.numbers -= oldest.numel();
+        }
+    }
+}
 
 /// Powers of a root of unity, each a product of two that were computed.
 struct Roots {
@@ -70,7 +98,7 @@ impl Roots {
 impl Table {
     fn shape(self) -> Vec<usize> {
         match self {
-            Table::Matrix { n } => vec![2 * n, 2 * n],
+            Table::Matrix { n, parts, count } => vec![2 * n, parts * count],
             Table::Twiddles { rows, columns } => vec![2, rows, columns],
             Table::Chirp { n } => vec![2, n],
         }
@@ -83,24 +111,21 @@ impl Table {
             part(0).chain(part(1)).collect()
         };
         match self {
-            Table::Matrix { n } => {
+            Table::Matrix { n, parts, count } => {
                 let roots = Roots::new(n, direction);
-                let power = |i: usize, j: usize| roots.at(i * j % n);
-                let mut numbers = Vec::with_capacity(4 * n * n);
-                for row in 0..2 * n {
-                    let columns = (0..n).map(|j| power(row % n, j));
-                    let [real, imaginary]: [Vec<f64>; 2] = match row < n {
-                        true => [
-                            columns.clone().map(|w| w[0]).collect(),
-                            columns.map(|w| w[1]).collect(),
-                        ],
-                        false => [
-                            columns.clone().map(|w| -w[1]).collect(),
-                            columns.map(|w| w[0]).collect(),
-                        ],
+                let mut numbers = Vec::with_capacity(2 * n * parts * count);
+                for (row, part) in
+                    (0..2 * n).flat_map(|row| (0..parts).map(move |part| (row, part)))
+                {
+                    let column = |j: usize| {
+                        let [cos, sin] = roots.at(row % n * j % n);
+                        match (row < n, part) {
+                            (true, 0) | (false, 1) => cos,
+                            (true, _) => sin,
+                            (false, _) => -sin,
+                        }
                     };
-                    numbers.extend(real);
-                    numbers.extend(imaginary);
+                    numbers.extend((0..count).map(column));
                 }
                 numbers
             }
@@ -121,11 +146,10 @@ impl Table {
     #[track_caller]
     pub fn tensor(self, direction: Direction, dtype: DType, device: &Device) -> Tensor {
         let key = (self, direction, dtype, device.clone());
-        if let Some(kept) = TABLES.lock().get(&key) {
+        if let Some(kept) = TABLES.lock().tables.get(&key) {
             return kept.clone();
         }
         let numbers = self.numbers(direction);
-        let keep = numbers.len() <= LARGEST_KEPT;
         let table = match dtype {
             DType::F64 => Tensor::from_vec(numbers, self.shape(), device),
             _ => {
@@ -133,9 +157,7 @@ impl Table {
                 Tensor::from_vec(numbers, self.shape(), device)
             }
         };
-        if keep {
-            TABLES.lock().put(key, table.clone());
-        }
+        TABLES.lock().put(key, &table);
         table
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn split(n: usize) -> Split {
 
 /// The parts of complex numbers along a dimension of size 2.
 #[track_caller]
-fn parts(x: &Tensor, dim: isize) -> [Tensor; 2] {
+fn both(x: &Tensor, dim: isize) -> [Tensor; 2] {
     [x.select(dim, 0), x.select(dim, 1)]
 }
 
@@ -48,58 +48,100 @@ pub(super) fn multiplied([a, b]: &[Tensor; 2], [c, d]: &[Tensor; 2]) -> [Tensor;
     [a * c - b * d, a * d + b * c]
 }
 
-/// The transform, without a factor, of `[batch, parts, n]`, whose parts are the real ones and, where there are two, the imaginary
-/// ones: `[batch, 2, n]`.
+/// What of a transform is computed: the first numbers, and the real parts alone or both.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub parts: usize,
+    pub count: usize,
+}
+
+/// The transform along n, without a factor, of `[batch, parts, n, columns]`, whose parts are the real ones and, where there are
+/// two, the imaginary ones: as many parts and numbers of each as are wanted, `[batch, parts, count, columns]`.
 #[track_caller]
-pub(super) fn transform(x: &Tensor, direction: Direction) -> Tensor {
-    let (batch, given, n) = (x.shape()[0], x.shape()[1], x.shape()[2]);
-    let (dtype, device) = (x.dtype(), x.device());
-    let table = |table: Table| table.tensor(direction, dtype, &device);
+pub(super) fn transform(x: &Tensor, direction: Direction, wanted: Wanted) -> Tensor {
+    let [batch, given, n, columns] = [0, 1, 2, 3].map(|dim| x.shape()[dim]);
+    let Wanted { parts, count } = wanted;
     match split(n) {
         Split::Whole => {
-            let matrix = table(Table::Matrix { n }).narrow(0, 0, given * n);
-            let rows = x.reshape([batch, given * n]);
-            rows.matmul(&matrix).reshape([batch, 2, n])
+            let matrix = Table::Matrix { n, parts, count };
+            let matrix = matrix.tensor(direction, x.dtype(), &x.device());
+            let matrix = matrix.narrow(0, 0, given * n);
+            let y = match columns {
+                1 => x.reshape([batch, given * n]).matmul(&matrix),
+                _ => matrix.t().matmul(&x.reshape([batch, given * n, columns])),
+            };
+            y.reshape([batch, parts, count, columns])
         }
         Split::Parts(first, second) => {
-            let x = x.reshape([batch, given, first, second]);
-            let x = x
-                .permute([0, 3, 1, 2])
-                .reshape([batch * second, given, first]);
-            let x = transform(&x, direction).reshape([batch, second, 2, first]);
+            let all = Wanted {
+                parts: 2,
+                count: first,
+            };
+            // Numbers of one transform lie next to each other where columns do not.
+            let x = match columns {
+                1 => {
+                    let x = x
+                        .reshape([batch, given, first, second])
+                        .permute([0, 3, 1, 2]);
+                    let x = x.reshape([batch * second, given, first, 1]);
+                    let x = transform(&x, direction, all);
+                    x.reshape([batch, second, 2, first, 1])
+                        .permute([0, 2, 3, 1, 4])
+                }
+                _ => {
+                    let x = x.reshape([batch, given, first, second * columns]);
+                    transform(&x, direction, all).reshape([batch, 2, first, second, columns])
+                }
+            };
             let twiddles = Table::Twiddles {
                 rows: second,
                 columns: first,
             };
-            let x = multiplied(&parts(&x, 2), &parts(&table(twiddles), 0));
-            let x = x.map(|part| part.transpose(1, 2));
-            let x = Tensor::stack(&x, 2).reshape([batch * first, 2, second]);
-            let x = transform(&x, direction).reshape([batch, first, 2, second]);
-            x.permute([0, 2, 3, 1]).reshape([batch, 2, n])
+            let twiddles = twiddles.tensor(direction, x.dtype(), &x.device());
+            let x = both(&x, 1).map(|part| part.transpose(1, 2));
+            let x = multiplied(&x, &both(&twiddles.unsqueeze(-1), 0));
+            let x = Tensor::stack(&x, 1).reshape([batch, 2, second, first * columns]);
+            // Number k of the first transforms gives the numbers k, k + first, k + 2·first, ..
+            let each = count.div_ceil(first);
+            let y = transform(&x, direction, Wanted { parts, count: each });
+            let y = y.reshape([batch, parts, each * first, columns]);
+            y.narrow(2, 0, count)
         }
-        Split::Convolution(length) => {
-            let chirp = parts(&table(Table::Chirp { n }), 0);
-            let x = match given {
-                1 => chirp.clone().map(|part| x.select(1, 0) * part),
-                _ => multiplied(&parts(x, 1), &chirp),
-            };
-            let padded = |x: &Tensor| x.pad(&[(0, 0), (0, (length - n) as isize)], 0.0);
-            let x = Tensor::stack(&x.map(|part| padded(&part)), 1);
-            // What is convolved with: the inverse chirp, at negative places too.
-            let kernel = [chirp[0].clone(), -&chirp[1]].map(|part| {
-                let back = part.narrow(0, 1, n - 1).flip(0);
-                let between = Tensor::zeros(length - 2 * n + 1, dtype, &device);
-                Tensor::cat(&[&part, &between, &back], 0)
-            });
-            let kernel = Tensor::stack(&kernel, 0).unsqueeze(0);
-            let kernel = transform(&kernel, Direction::Forward);
-            let x = transform(&x, Direction::Forward);
-            let x = multiplied(&parts(&x, 1), &parts(&kernel, 1));
-            let x = transform(&Tensor::stack(&x, 1), Direction::Inverse) * (1.0 / length as f64);
-            let x = multiplied(&parts(&x.narrow(2, 0, n), 1), &chirp);
-            Tensor::stack(&x, 1)
-        }
+        Split::Convolution(length) => convolved(x, direction, wanted, length),
     }
+}
+
+/// The transform as a convolution with a chirp, by transforms of a longer length: jk = (j² + k² − (k − j)²) / 2.
+#[track_caller]
+fn convolved(x: &Tensor, direction: Direction, wanted: Wanted, length: usize) -> Tensor {
+    let (given, n, dtype, device) = (x.shape()[1], x.shape()[2], x.dtype(), x.device());
+    let chirp = Table::Chirp { n }.tensor(direction, dtype, &device);
+    let chirp = both(&chirp.unsqueeze(-1), 0);
+    let x = match given {
+        1 => chirp.clone().map(|part| x.select(1, 0) * part),
+        _ => multiplied(&both(x, 1), &chirp),
+    };
+    let pads = [(0, 0), (0, (length - n) as isize)];
+    let x = Tensor::stack(&x.map(|part| part.pad(&pads, 0.0)), 1);
+    // What is convolved with: the inverse chirp, at negative places too.
+    let kernel = [chirp[0].clone(), -&chirp[1]].map(|part| {
+        let back = part.narrow(0, 1, n - 1).flip(0);
+        let between = Tensor::zeros([length - 2 * n + 1, 1], dtype, &device);
+        Tensor::cat(&[&part, &between, &back], 0)
+    });
+    let kernel = Tensor::stack(&kernel, 0).unsqueeze(0);
+    let all = Wanted {
+        parts: 2,
+        count: length,
+    };
+    let kernel = transform(&kernel, Direction::Forward, all);
+    let x = transform(&x, Direction::Forward, all);
+    let x = multiplied(&both(&x, 1), &both(&kernel, 1));
+    let Wanted { parts, count } = wanted;
+    let first = Wanted { parts: 2, count };
+    let x = transform(&Tensor::stack(&x, 1), Direction::Inverse, first) * (1.0 / length as f64);
+    let y = multiplied(&both(&x, 1), &chirp.map(|part| part.narrow(0, 0, count)));
+    Tensor::stack(&y[..parts], 1)
 }
 
 #[cfg(test)]
