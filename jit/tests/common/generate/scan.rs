@@ -31,9 +31,21 @@ impl Generator<'_> {
             // Of half precision it stays in binary32 where one continuous operator reads it.
             LogSumExp => {
                 let bound = t.bound + (n.max(1) as f64).ln();
-                track::rounded(bound, t.error, t.any_zero, to, precision, false)
+                // A device's exponentials and logarithms are not the host's.
+                track::rounded(
+                    bound,
+                    t.error,
+                    t.any_zero,
+                    to,
+                    precision,
+                    self.limits.approximate,
+                )
             }
-            Max | Min => Some(t),
+            // On a device parts of a row are joined by instructions that take the zero of either sign.
+            Max | Min => Some(Track {
+                any_zero: t.any_zero || self.limits.approximate,
+                ..t
+            }),
             Sum if t.is_exact() && precision == Precision::EagerExact => {
                 let bound = t.bound * n.max(1) as f64;
                 Some(Track { bound, ..t })
