@@ -1,13 +1,13 @@
 //! Random programs, written as users write them: steps of a loop over a state, recorded lazily and flushed at random, or in
-//! `jit` functions that are lent their state or given it. Each gives eager mode's numbers, and what a caller keeps does not
-//! change. `FERROTRACE_FUZZ_SEED` and `FERROTRACE_FUZZ_COUNT` choose others.
+//! `jit` functions that are lent their state or given it. Each gives eager mode's numbers, those of what adds nothing up to the
+//! bit where every operation rounds, and what a caller keeps does not change. `FERROTRACE_FUZZ_SEED` and `FERROTRACE_FUZZ_COUNT` choose others.
 
 #[path = "common/rng.rs"]
 #[allow(dead_code, missing_docs)]
 mod rng;
 
 use ferrotrace::prelude::*;
-use ferrotrace::{cond, scan, value_and_grad, while_loop};
+use ferrotrace::{Precision, cond, scan, value_and_grad, while_loop, with_precision};
 use rng::Rng;
 
 /// Elements of a value at most.
@@ -27,8 +27,17 @@ enum Way {
     Given,
 }
 
+/// What programs are drawn.
+#[derive(Clone, Copy, Debug)]
+struct Family {
+    dtype: DType,
+    /// Whether there are operations whose sums depend on their order.
+    sums: bool,
+}
+
 /// What an operation is drawn from.
 struct Draw<'a> {
+    family: Family,
     rng: &'a mut Rng,
     values: &'a [Tensor],
     /// The number of the step, of no dimensions.
@@ -127,7 +136,13 @@ fn view(d: &mut Draw<'_>, x: &Tensor) -> Tensor {
         6 => x.select(dim, start as isize),
         7 => x.roll(start as isize - 2, dim),
         8 if x.numel() < LARGEST => Tensor::cat([x, &(x * 0.5)], dim),
-        9 => x.unfold(dim, n.min(3), 1 + d.below(2)).mean(-1),
+        9 => {
+            let windows = x.unfold(dim, n.min(3), 1 + d.below(2));
+            match d.family.sums {
+                true => windows.mean(-1),
+                false => windows.max(-1),
+            }
+        }
         10 => x.permute((0..x.rank()).rev().collect::<Vec<_>>()),
         _ => x.clone(),
     }
@@ -260,19 +275,19 @@ fn gradient(d: &mut Draw<'_>, x: &Tensor) -> Tensor {
 
 type Operation = fn(&mut Draw<'_>, &Tensor) -> Tensor;
 
-/// Operations, and of a hundred how many are drawn.
-const OPERATIONS: [(usize, Operation); 11] = [
-    (18, function),
-    (15, pair),
-    (12, reduction),
-    (14, view),
-    (6, join),
-    (8, product),
-    (8, write),
-    (7, order),
-    (5, integers),
-    (3, control),
-    (4, gradient),
+/// Operations: how often they are drawn, and whether sums in them depend on their order.
+const OPERATIONS: [(usize, bool, Operation); 11] = [
+    (18, false, function),
+    (15, false, pair),
+    (12, true, reduction),
+    (14, false, view),
+    (6, false, join),
+    (8, true, product),
+    (8, false, write),
+    (7, false, order),
+    (5, false, integers),
+    (3, true, control),
+    (4, true, gradient),
 ];
 
 fn operation(d: &mut Draw<'_>) -> Tensor {
@@ -282,12 +297,14 @@ fn operation(d: &mut Draw<'_>) -> Tensor {
         false => d.below(d.values.len()),
     };
     let x = d.values[at].clone();
-    let mut drawn = d.below(OPERATIONS.iter().map(|(weight, _)| weight).sum());
+    let sums = d.family.sums;
+    let known = OPERATIONS.iter().filter(|(_, has, _)| sums || !has);
+    let mut drawn = d.below(known.clone().map(|(weight, ..)| weight).sum());
     if x.rank() == 0 {
         return pair(d, &x);
     }
-    for (weight, operation) in OPERATIONS {
-        match drawn.checked_sub(weight) {
+    for (weight, _, operation) in known {
+        match drawn.checked_sub(*weight) {
             Some(rest) => drawn = rest,
             None => return operation(d, &x),
         }
@@ -297,6 +314,7 @@ fn operation(d: &mut Draw<'_>) -> Tensor {
 
 /// One step of a program: the next state, and a value on the way.
 fn step(
+    family: Family,
     seed: u64,
     state: &[Tensor],
     held: &[Tensor],
@@ -308,6 +326,7 @@ fn step(
     let given = values.len();
     for _ in 0..3 + rng.below(14) {
         let mut draw = Draw {
+            family,
             rng: &mut rng,
             values: &values,
             step: at,
@@ -328,7 +347,8 @@ fn step(
         let alike = values[given..].iter().filter(|x| x.dims() == old.dims());
         let alike: Vec<&Tensor> = alike.collect();
         match alike.len() {
-            0 => old * 0.5 + probe.mean(..).tanh() * 0.5,
+            0 if family.sums => old * 0.5 + probe.mean(..).tanh() * 0.5,
+            0 => old * 0.5,
             n => (alike[rng.below(n)] * 0.9).clamp(-4.0, 4.0),
         }
     });
@@ -340,7 +360,7 @@ fn numbers(x: &Tensor) -> Result<Vec<f64>> {
 }
 
 /// Tensors of few elements, some of them transposed.
-fn tensors(rng: &mut Rng, count: usize) -> Vec<Tensor> {
+fn tensors(rng: &mut Rng, count: usize, dtype: DType) -> Vec<Tensor> {
     let tensor = |_| {
         let rank = rng.pick(&[0, 1, 2, 2, 2, 2, 3, 3]);
         let shape: Vec<usize> = (0..rank)
@@ -349,7 +369,8 @@ fn tensors(rng: &mut Rng, count: usize) -> Vec<Tensor> {
         let data: Vec<f64> = (0..shape.iter().product())
             .map(|_| rng.uniform(-1.5, 1.5))
             .collect();
-        let x = Tensor::from_vec(data, shape, &Device::cpu());
+        let x = Tensor::from_vec(data, shape, &Device::cpu()).to_dtype(dtype);
+        x.eval().expect("converted");
         if rank >= 2 && rng.chance(25) {
             x.transpose(0, 1)
         } else {
@@ -360,17 +381,21 @@ fn tensors(rng: &mut Rng, count: usize) -> Vec<Tensor> {
 }
 
 /// What each step and the last state hold.
-fn run(seed: u64, way: Way) -> Result<Vec<Vec<f64>>> {
+fn run(family: Family, seed: u64, way: Way) -> Result<Vec<Vec<f64>>> {
     let mut rng = Rng::new(seed + 1);
     let (states, others) = (1 + rng.below(3), 1 + rng.below(2));
-    let (mut state, held) = (tensors(&mut rng, states), tensors(&mut rng, others));
+    let (mut state, held) = (
+        tensors(&mut rng, states, family.dtype),
+        tensors(&mut rng, others, family.dtype),
+    );
     let captured = held.clone();
     let lent = jit(move |(s, at): (Vec<&Tensor>, &Tensor)| {
         let s: Vec<Tensor> = s.into_iter().cloned().collect();
-        step(seed, &s, &captured, at, None)
+        step(family, seed, &s, &captured, at, None)
     });
     let captured = held.clone();
-    let given = jit(move |(s, at): (Vec<Tensor>, &Tensor)| step(seed, &s, &captured, at, None));
+    let given =
+        jit(move |(s, at): (Vec<Tensor>, &Tensor)| step(family, seed, &s, &captured, at, None));
     let mut probes = Vec::new();
     for i in 0..STEPS {
         let at = Tensor::scalar(i as i64, DType::I64, &Device::cpu());
@@ -383,8 +408,8 @@ fn run(seed: u64, way: Way) -> Result<Vec<Vec<f64>>> {
         let (next, probe) = match way {
             Way::Lent => lent.call((state.iter().collect(), &at)),
             Way::Given => given.call((state, &at)),
-            Way::Flushed => step(seed, &state, &held, &at, Some(&mut rng)),
-            Way::Eager | Way::Lazy => step(seed, &state, &held, &at, None),
+            Way::Flushed => step(family, seed, &state, &held, &at, Some(&mut rng)),
+            Way::Eager | Way::Lazy => step(family, seed, &state, &held, &at, None),
         };
         state = next;
         probes.push(probe);
@@ -398,28 +423,45 @@ fn run(seed: u64, way: Way) -> Result<Vec<Vec<f64>>> {
     probes.iter().chain(&state).map(numbers).collect()
 }
 
-#[test]
-fn programs_give_eager_numbers() {
+/// Compares every way with eager mode; `same` says whether two numbers may stand for each other.
+fn compare(family: Family, count: u64, same: fn(f64, f64) -> bool) {
     let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse().ok());
     let start = number("FERROTRACE_FUZZ_SEED").unwrap_or(0);
-    let count: u64 = number("FERROTRACE_FUZZ_COUNT").unwrap_or(12);
+    let count: u64 = number("FERROTRACE_FUZZ_COUNT").unwrap_or(count);
     for seed in start..start + count {
         let fail = |way: Way, error: Error| -> ! { panic!("seed {seed}, {way:?}: {error}") };
-        let want = with_mode(Mode::Eager, || run(seed, Way::Eager));
+        let want = with_mode(Mode::Eager, || run(family, seed, Way::Eager));
         let want = want.unwrap_or_else(|error| fail(Way::Eager, error));
         for way in [Way::Lazy, Way::Flushed, Way::Lent, Way::Given] {
-            let got = with_mode(Mode::Compiled, || run(seed, way));
+            let got = with_mode(Mode::Compiled, || run(family, seed, way));
             let got = got.unwrap_or_else(|error| fail(way, error));
             for (i, (got, want)) in got.iter().zip(&want).enumerate() {
-                let near = |(a, b): (&f64, &f64)| {
-                    (a - b).abs() <= 1e-9 * b.abs().max(1.0) || a.is_nan() && b.is_nan()
-                };
-                let same = got.len() == want.len() && got.iter().zip(want).all(near);
+                let near = |(&a, &b): (&f64, &f64)| same(a, b) || a.is_nan() && b.is_nan();
+                let all = got.len() == want.len() && got.iter().zip(want).all(near);
                 assert!(
-                    same,
-                    "seed {seed}, {way:?}, value {i}: {got:?} for {want:?}"
+                    all,
+                    "seed {seed}, {family:?}, {way:?}, value {i}: {got:?} for {want:?}"
                 );
             }
         }
+    }
+}
+
+#[test]
+fn programs_give_eager_numbers() {
+    let family = Family {
+        dtype: DType::F64,
+        sums: true,
+    };
+    compare(family, 12, |a, b| (a - b).abs() <= 1e-9 * b.abs().max(1.0));
+}
+
+#[test]
+fn programs_that_round_everywhere_give_eager_bits() {
+    for dtype in [DType::BF16, DType::F16, DType::F32] {
+        let family = Family { dtype, sums: false };
+        with_precision(Precision::EagerExact, || {
+            compare(family, 5, |a, b| a.to_bits() == b.to_bits());
+        });
     }
 }
