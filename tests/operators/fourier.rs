@@ -283,6 +283,12 @@ fn refusals() {
             &["rfft", "no dimension"],
         );
         fails(&x.irfft(0, 0), &["irfft", "no numbers"]);
+        for n in [usize::MAX, usize::MAX / 2, 1usize << 62] {
+            fails(&x.irfft(n, 0), &["irfft"]);
+        }
+        let wide = Tensor::ones([1, 2], F32, &cpu()).expand([1usize << 58, 2]);
+        fails(&wide.fft(0), &["fft"]);
+        fails(&wide.select(1, 0).rfft(0), &["rfft"]);
         fails(&real.irfft(4, 0), &["irfft", "[4, 3]"]);
         fails(&dense(&[0, 2], F32, &[]).fft(0), &["fft", "no elements"]);
         fails(&ints(&[1, 2]).rfft(0), &["rfft", "i64", "to_dtype"]);

@@ -140,6 +140,9 @@ fn unflattened(c: &Call<'_>) -> Results {
     one(x.reshape(sizes))
 }
 
+/// The most elements of a window, whose places are listed.
+const LARGEST_WINDOW: usize = 1 << 31;
+
 /// A tensor's elements in the order of its memory, and the places of a window on them, one after the other.
 pub(super) struct Window {
     pub memory: Tensor,
@@ -158,6 +161,12 @@ impl Window {
             return Err(Error::unsupported(
                 "a window that begins in front of a tensor's first element",
             ));
+        }
+        let count = size
+            .iter()
+            .try_fold(1usize, |count, &n| count.checked_mul(n));
+        if count.is_none_or(|count| count > LARGEST_WINDOW) {
+            return Err(Error::unsupported(format!("a window of {size:?} elements")));
         }
         let mut at = vec![first];
         for (&n, &step) in size.iter().zip(&stride) {

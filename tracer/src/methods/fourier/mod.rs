@@ -9,7 +9,8 @@ mod transform;
 use super::attempt;
 use crate::Tensor;
 use crate::args::Dims;
-use ferrotrace_runtime::{DType, Device, Error, Result};
+use ferrotrace_kernels::op::check_size;
+use ferrotrace_runtime::{DType, Device, Error, Result, Shape};
 use smallvec::SmallVec;
 use tables::Direction;
 use transform::{Wanted, transform};
@@ -184,6 +185,9 @@ impl Tensor {
             return Err(Error::argument("a transform of no numbers"));
         }
         let x = x.transformed_along(&others, Direction::Inverse)?;
+        let mut sizes = x.shape().to_vec();
+        sizes[last] = n;
+        check_size(&Shape::from(sizes), x.dtype())?;
         let (has, needs) = (x.shape()[last], n / 2 + 1);
         let half = match needs.checked_sub(has) {
             None | Some(0) => x.narrow(last, 0, needs),
@@ -219,12 +223,19 @@ impl Tensor {
             let why = format!("dimension {dim} has no elements");
             return Err(Error::shape(why));
         }
-        // The transform takes [batch, parts, n, columns].
+        // The transform takes [batch, parts, n, columns]. A convolution is at most four times as long, and has both parts.
         let part = self.rank() - 1;
         let mut order: Vec<usize> = (0..part).collect();
         order.insert(dim, part);
-        let [batch, columns]: [usize; 2] =
-            [&sizes[..dim], &sizes[dim + 1..part]].map(|sizes| sizes.iter().product());
+        let [batch, columns] =
+            [&sizes[..dim], &sizes[dim + 1..part]].map(|sizes| Shape::from(sizes).numel());
+        for sizes in [
+            &[8, batch, n, columns][..],
+            &[8, batch, n],
+            &[8, n, columns],
+        ] {
+            check_size(&Shape::from(sizes), self.dtype())?;
+        }
         let x = self
             .permute(order)
             .reshape([batch, sizes[part], n, columns]);

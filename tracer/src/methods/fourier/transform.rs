@@ -1,4 +1,4 @@
-//! A transform along the last dimension, as products with matrices of transforms of at most 64 numbers.
+//! A transform along a dimension, as products with matrices of transforms of at most 64 numbers.
 //!
 //! A length n = n₁·n₂ is split as Cooley and Tukey do: transforms of n₁, factors between, and transforms of n₂. A length without
 //! a small divisor becomes a convolution, whose transforms have a power of two (Bluestein's algorithm).

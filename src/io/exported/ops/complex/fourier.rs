@@ -247,7 +247,8 @@ fn istft(c: &Call<'_>) -> Results {
     let x = x.ok_or_else(|| Error::dtype("real numbers where spectra are expected"))?;
     let (n, hop, window) = framing(c, x.dtype())?;
     let center = c.bool_or("center", true)?;
-    let whole = hop * x.dim(-2)?.saturating_sub(1) + n;
+    let frames = x.dim(-2)?.saturating_sub(1);
+    let whole = hop.saturating_mul(frames).saturating_add(n);
     let ends = if center { n / 2 * 2 } else { 0 };
     let length = c.size_or("length", whole.saturating_sub(ends))?;
     let x = x * root_of_frame(c, n)?;
