@@ -88,7 +88,27 @@ pub const PROGRAMS: &[Program] = &[
         moving_average,
     ),
     Program::f32("biquads", |d| vec![wave(d, [8, 300], 1, 1.0)], biquads),
+    Program::f32("fft_1000", |d| vec![wave(d, [64, 1000, 2], 1, 1.0)], fft),
+    Program::f32("fft_1024", |d| vec![wave(d, [64, 1024, 2], 1, 1.0)], fft),
+    Program::f32("fft_4096", |d| vec![wave(d, [16, 4096, 2], 1, 1.0)], fft),
+    Program::f32("fft_prime", |d| vec![wave(d, [1, 10007, 2], 1, 1.0)], fft),
+    Program::f32("fft_long", |d| vec![wave(d, [1, 1 << 20, 2], 1, 1.0)], fft),
+    Program::f32("rfft_1024", |d| vec![wave(d, [64, 1024], 1, 1.0)], rfft),
+    Program::f32("irfft_1024", |d| vec![wave(d, [64, 513, 2], 1, 1.0)], irfft),
 ];
+
+/// Transforms of rows of complex numbers.
+fn fft(x: &[&Tensor]) -> Vec<Tensor> {
+    vec![x[0].fft(1)]
+}
+
+fn rfft(x: &[&Tensor]) -> Vec<Tensor> {
+    vec![x[0].rfft(1)]
+}
+
+fn irfft(x: &[&Tensor]) -> Vec<Tensor> {
+    vec![x[0].irfft(1024, 1)]
+}
 
 /// 64 tridiagonal systems of 100 equations, by elimination and substitution.
 fn tridiagonal(x: &[&Tensor]) -> Vec<Tensor> {

@@ -196,6 +196,33 @@ fn pairs() {
     });
 }
 
+#[test]
+fn magnitudes_at_their_limits() {
+    each(&[F64, F32], true, |dtype| {
+        let most = if dtype == F64 { 1e300 } else { 1e30 };
+        let x = dense(
+            &[3, 2],
+            dtype,
+            &[3.0 * most, 4.0 * most, 0.0, 0.0, 3.0, 4.0],
+        );
+        let x = x.detach().requires_grad();
+        let size = x.complex_abs();
+        near(
+            &(&size / most).narrow(0, 0, 1),
+            &[1],
+            &[5.0],
+            8.0 * unit(dtype),
+        );
+        let slope = grad(&size.sum(..), &[&x]).remove(0);
+        near(
+            &slope,
+            &[3, 2],
+            &[0.6, 0.8, 0.0, 0.0, 0.6, 0.8],
+            8.0 * unit(dtype),
+        );
+    });
+}
+
 /// Spectra of frames by their definition, and back.
 #[test]
 fn frames() {
@@ -256,6 +283,14 @@ fn transforms_in_functions() {
             });
             near(&spectrum.call(&x), &[], &want, 1e-12 * want[0]);
         }
+    }
+    let table = jit(|x: &Tensor| Tensor::complex(&x.unsqueeze(1), x));
+    for n in [3, 4, 5, 3] {
+        let x = dense(&[n], F64, &noise(n));
+        let want = with_mode(Mode::Eager, || {
+            values(&Tensor::complex(&x.unsqueeze(1), &x))
+        });
+        equal(&table.call(&x), &[n, n, 2], &want);
     }
     // Parseval's theorem, differentiated: the gradient of the sum of squares is the signal, twice.
     let x = dense(&[2, 134, 2], F64, &noise(536)).requires_grad();

@@ -130,3 +130,27 @@ def biquads(x):
             filtered.append(y)
         signal = torch.stack(filtered, 1)
     return [signal]
+
+
+def transforms():
+    sizes = {"1000": (64, 1000), "1024": (64, 1024), "4096": (16, 4096), "prime": (1, 10007), "long": (1, 1 << 20)}
+    for name, (rows, n) in sizes.items():
+        # Inputs of a program are pairs as they lie; a view of them as complex numbers takes no time.
+        def fft(x):
+            return [torch.view_as_real(torch.fft.fft(torch.view_as_complex(x[0])))]
+
+        fft.__name__ = f"fft_{name}"
+        program(lambda rows=rows, n=n: [wave((rows, n, 2), 1, 1.0)])(fft)
+
+
+transforms()
+
+
+@program(lambda: [wave((64, 1024), 1, 1.0)])
+def rfft_1024(x):
+    return [torch.view_as_real(torch.fft.rfft(x[0]))]
+
+
+@program(lambda: [wave((64, 513, 2), 1, 1.0)])
+def irfft_1024(x):
+    return [torch.fft.irfft(torch.view_as_complex(x[0]), 1024)]

@@ -154,6 +154,7 @@ pub(super) struct Window {
 impl Window {
     /// The window that an operator names by sizes, strides and the place of its first element.
     pub fn of(c: &Call<'_>) -> Result<Window> {
+        let x = c.tensor("self")?;
         let (size, stride) = (c.sizes("size")?, c.sizes("stride")?);
         let offset = c.int_or("%offset", 0)?;
         let first = c.int_or("storage_offset", offset)?.saturating_sub(offset);
@@ -178,8 +179,17 @@ impl Window {
                 .collect();
         }
         let (n, order) = (at.len(), c.sizes("%order")?);
+        let beyond = at
+            .iter()
+            .max()
+            .is_some_and(|&place| place >= x.numel() as i64);
+        if beyond {
+            return Err(Error::unsupported(
+                "a window that reaches beyond a tensor's last element",
+            ));
+        }
         Ok(Window {
-            memory: c.tensor("self")?.permute(&*order).reshape([-1]),
+            memory: x.permute(&*order).reshape([-1]),
             places: Tensor::from_vec(at, n, c.device),
             order,
         })

@@ -20,7 +20,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn stft(&self, n_fft: usize, hop: usize, window: &Tensor, center: bool) -> Tensor {
-        let spectra = self.spectra(n_fft, hop, window, center);
+        let frames = Frames::new(n_fft, hop, window, center);
+        let spectra = frames.and_then(|frames| frames.spectra(self));
         attempt!("stft", spectra, self, window).called("stft", &[self, window])
     }
 
@@ -46,91 +47,98 @@ impl Tensor {
         window: &Tensor,
         center: bool,
     ) -> Tensor {
-        let signal = self.signal(n, n_fft, hop, window, center);
+        let frames = Frames::new(n_fft, hop, window, center);
+        let signal = frames.and_then(|frames| frames.signal(self, n));
         attempt!("istft", signal, self, window).called("istft", &[self, window])
+    }
+}
+
+/// Frames of a signal: so many samples each, so many apart, multiplied by a window.
+struct Frames<'a> {
+    size: usize,
+    hop: usize,
+    window: &'a Tensor,
+    /// The samples of a frame in front of the one that it stands at.
+    front: usize,
+}
+
+impl Frames<'_> {
+    /// # Errors
+    /// The window is not of so many numbers as a frame, or frames do not move on.
+    fn new(size: usize, hop: usize, window: &Tensor, center: bool) -> Result<Frames<'_>> {
+        window.check()?;
+        if hop == 0 || size == 0 {
+            let why = format!("frames of {size} samples, {hop} apart");
+            return Err(Error::argument(why));
+        }
+        if window.shape()[..] != [size] {
+            let why = format!("a window of {}, not [{size}]", window.shape());
+            return Err(Error::shape(why));
+        }
+        let front = if center { size / 2 } else { 0 };
+        Ok(Frames {
+            size,
+            hop,
+            window,
+            front,
+        })
     }
 
     #[track_caller]
-    fn spectra(&self, n_fft: usize, hop: usize, window: &Tensor, center: bool) -> Result<Tensor> {
-        self.check()?;
-        check_frames(n_fft, hop, window)?;
-        let Some(&n) = self.shape().last() else {
+    fn spectra(&self, x: &Tensor) -> Result<Tensor> {
+        x.check()?;
+        let Some(&n) = x.shape().last() else {
             return Err(Error::shape("a signal of no dimension"));
         };
-        let half = if center { n_fft / 2 } else { 0 };
-        if n <= half || n + 2 * half < n_fft {
-            let why = format!("a signal of {n} samples, too short for frames of {n_fft}");
+        let (size, front) = (self.size, self.front);
+        if n <= front || n + 2 * front < size {
+            let why = format!("a signal of {n} samples, too short for frames of {size}");
             return Err(Error::shape(why));
         }
-        let mut pads = vec![(0, 0); self.rank()];
-        pads[self.rank() - 1] = (half as isize, half as isize);
-        let x = match center {
-            true => self.pad_with(&pads, PadMode::Reflect),
-            false => self.clone(),
+        let mut pads = vec![(0, 0); x.rank()];
+        pads[x.rank() - 1] = (front as isize, front as isize);
+        let x = match front {
+            0 => x.clone(),
+            _ => x.pad_with(&pads, PadMode::Reflect),
         };
-        let frames = x.unfold(-1, n_fft, hop) * window;
+        let frames = x.unfold(-1, size, self.hop) * self.window;
         Ok(frames.rfft(-1).transpose(-3, -2))
     }
 
     #[track_caller]
-    fn signal(
-        &self,
-        n: usize,
-        n_fft: usize,
-        hop: usize,
-        window: &Tensor,
-        center: bool,
-    ) -> Result<Tensor> {
-        self.check()?;
-        check_frames(n_fft, hop, window)?;
-        let [.., bins, count, 2] = self.shape()[..] else {
-            let why = format!("{} is not [.., n_fft/2 + 1, frames, 2]", self.shape());
+    fn signal(&self, spectra: &Tensor, n: usize) -> Result<Tensor> {
+        spectra.check()?;
+        let size = self.size;
+        let [.., bins, count, 2] = spectra.shape()[..] else {
+            let why = format!("{} is not [.., n_fft/2 + 1, frames, 2]", spectra.shape());
             return Err(Error::shape(why));
         };
-        if bins != n_fft / 2 + 1 || count == 0 {
-            let why = format!(
-                "{count} frames of {bins} frequencies, where frames of {n_fft} have {}",
-                n_fft / 2 + 1
-            );
+        if bins != size / 2 + 1 || count == 0 {
+            let has = size / 2 + 1;
+            let why =
+                format!("{count} frames of {bins} frequencies, where frames of {size} have {has}");
             return Err(Error::shape(why));
         }
-        let start = if center { n_fft / 2 } else { 0 };
-        let whole = hop.saturating_mul(count - 1).saturating_add(n_fft);
-        if start.saturating_add(n) > whole {
-            let why = format!("{count} frames have {} samples, not {n}", whole - start);
-            return Err(Error::shape(why));
+        let whole = self.hop.saturating_mul(count - 1).saturating_add(size);
+        if self.front.saturating_add(n) > whole {
+            let has = whole - self.front;
+            return Err(Error::shape(format!(
+                "{count} frames have {has} samples, not {n}"
+            )));
         }
-        let frames = self.transpose(-3, -2).irfft(n_fft, -1) * window;
+        let frames = spectra.transpose(-3, -2).irfft(size, -1) * self.window;
         let (dtype, device) = (frames.dtype(), frames.device());
-        let places = Tensor::arange(0, count, 1, DType::I64, &device) * hop as i64;
-        let places = places.unsqueeze(1) + Tensor::arange(0, n_fft, 1, DType::I64, &device);
+        let places = Tensor::arange(0, count, 1, DType::I64, &device) * self.hop as i64;
+        let places = places.unsqueeze(1) + Tensor::arange(0, size, 1, DType::I64, &device);
         let places = places.reshape([-1]);
         let added = |frames: &Tensor| {
             let batch = &frames.shape()[..frames.rank() - 2];
             let sum = Tensor::zeros([batch, &[whole]].concat(), dtype, &device);
-            let frames = frames.reshape([batch, &[count * n_fft]].concat());
-            sum.index_add(-1, &places, &frames)
-                .narrow(-1, start as isize, n)
+            let frames = frames.reshape([batch, &[count * size]].concat());
+            let sum = sum.index_add(-1, &places, &frames);
+            sum.narrow(-1, self.front as isize, n)
         };
-        let squares = (window * window).expand([count, n_fft]);
+        let squares = (self.window * self.window).expand([count, size]);
         Ok(added(&frames) / added(&squares.to_dtype(dtype)))
-    }
-}
-
-/// # Errors
-/// The window is not of `n_fft` numbers, or frames do not move on.
-fn check_frames(n_fft: usize, hop: usize, window: &Tensor) -> Result<()> {
-    window.check()?;
-    if hop == 0 || n_fft == 0 {
-        return Err(Error::argument(format!(
-            "frames of {n_fft} samples, {hop} apart"
-        )));
-    }
-    match window.shape()[..] == [n_fft] {
-        true => Ok(()),
-        false => Err(Error::shape(format!(
-            "a window of {}, not [{n_fft}]",
-            window.shape()
-        ))),
     }
 }

@@ -2,7 +2,7 @@
 
 mod fourier;
 
-use super::join::broadcasted;
+use super::join::{broadcasted, paddings};
 use super::{Table, keyed};
 use crate::io::exported::call::{Call, Results, Run, Value, one};
 use crate::io::exported::schema;
@@ -111,8 +111,11 @@ fn shaped(c: &Call<'_>, name: &str) -> Results {
 
 /// A dimension of the numbers as one of their pairs.
 fn dim(c: &Call<'_>, name: &str, default: isize) -> Result<isize> {
-    let dim = c.dim_or(name, default)?;
-    Ok(if dim < 0 { dim - 1 } else { dim })
+    c.dim_or(name, default).map(behind)
+}
+
+fn behind(dim: isize) -> isize {
+    if dim < 0 { dim - 1 } else { dim }
 }
 
 /// A function of pairs as an operator on complex numbers: `f` is given the tensor of pairs, which has one more dimension at the
@@ -135,14 +138,7 @@ fn padded(c: &Call<'_>) -> Results {
         ));
     }
     let told = c.ints("pad")?.unwrap_or_default();
-    through(c, |x| {
-        let rank = x.rank() - 1;
-        let mut pads = vec![(0, 0); rank];
-        for (ends, pad) in told.chunks_exact(2).zip(pads.iter_mut().rev()) {
-            *pad = (ends[0] as isize, ends[1] as isize);
-        }
-        Ok(x.pad(&pads, 0.0))
-    })
+    through(c, |x| Ok(x.pad(&paddings(&told, x.rank() - 1)?, 0.0)))
 }
 
 const TABLE: Table = &[
@@ -214,7 +210,6 @@ const TABLE: Table = &[
         )
     }),
     ("squeeze", "dims", |c| {
-        let behind = |dim: isize| if dim < 0 { dim - 1 } else { dim };
         let dims: Vec<isize> = c.dims("dim")?.into_iter().map(behind).collect();
         through(c, |x| Ok(x.squeeze(&*dims)))
     }),

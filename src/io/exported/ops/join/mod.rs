@@ -27,7 +27,10 @@ fn at_least(x: &Tensor, rank: usize) -> Tensor {
 }
 
 /// Paddings in PyTorch's order, from the last dimension on, before and after.
-fn paddings(pads: &[i64], rank: usize) -> Result<Vec<(isize, isize)>> {
+pub(in crate::io::exported::ops) fn paddings(
+    pads: &[i64],
+    rank: usize,
+) -> Result<Vec<(isize, isize)>> {
     if !pads.len().is_multiple_of(2) || pads.len() / 2 > rank {
         let n = pads.len();
         return Err(Error::argument(format!(

@@ -103,14 +103,17 @@ fn linalg_norm(c: &Call<'_>) -> Results {
     }
 }
 
-fn matrix_norm(c: &Call<'_>) -> Results {
-    let x = cast(c)?;
+/// The norm of an order of the matrices in the dimensions that are named, or in the last two.
+fn in_dims(c: &Call<'_>, order: &Order) -> Results {
     let dims = match c.has("dim") {
         true => c.dims("dim")?,
         false => vec![-2, -1],
     };
-    let order = order(c, "ord")?.unwrap_or(Order::Frobenius);
-    one(of_matrices(&x, &order, &dims, keeps(c)?)?)
+    one(of_matrices(&cast(c)?, order, &dims, keeps(c)?)?)
+}
+
+fn matrix_norm(c: &Call<'_>) -> Results {
+    in_dims(c, &order(c, "ord")?.unwrap_or(Order::Frobenius))
 }
 
 /// How much a matrix enlarges errors: its norm times that of its inverse.
@@ -136,16 +139,7 @@ pub(in crate::io::exported::ops) const TABLE: Table = &[
     ("linalg_norm", "default ord_str", linalg_norm),
     ("linalg_matrix_norm", "default str_ord", matrix_norm),
     ("nuclear_norm", "default dim", |c| {
-        let dims = match c.has("dim") {
-            true => c.dims("dim")?,
-            false => vec![-2, -1],
-        };
-        one(of_matrices(
-            c.tensor("self")?,
-            &Order::Nuclear,
-            &dims,
-            keeps(c)?,
-        )?)
+        in_dims(c, &Order::Nuclear)
     }),
     ("linalg_cond", "default p_str", condition),
 ];
