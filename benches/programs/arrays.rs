@@ -54,7 +54,78 @@ pub const PROGRAMS: &[Program] = &[
         |d| vec![normal(d, [512, 64], 1, 1.0)],
         gram_schmidt,
     ),
+    Program::f32("cholesky", |d| vec![positive(d, [2048, 2048])], cholesky),
+    Program::f32(
+        "cholesky_8x8",
+        |d| vec![positive(d, [16_384, 8, 8])],
+        cholesky,
+    ),
+    Program::f32(
+        "solve",
+        |d| {
+            vec![
+                normal(d, [1024, 1024], 1, 1.0),
+                normal(d, [1024, 16], 2, 1.0),
+            ]
+        },
+        solve,
+    ),
+    Program::f32(
+        "solve_8x8",
+        |d| {
+            vec![
+                positive(d, [16_384, 8, 8]),
+                normal(d, [16_384, 8, 1], 2, 1.0),
+            ]
+        },
+        solve,
+    ),
+    Program::f32(
+        "gp_train",
+        |d| {
+            let start = normal(d, 3, 3, 0.0).requires_grad();
+            vec![
+                normal(d, [1024, 8], 1, 1.0),
+                normal(d, [1024, 1], 2, 1.0),
+                start,
+            ]
+        },
+        gp_train,
+    ),
 ];
+
+/// Symmetric positive definite matrices.
+fn positive<const N: usize>(d: &Device, shape: [usize; N]) -> Tensor {
+    let x = normal(d, shape, 1, 1.0);
+    let n = shape[N - 1];
+    x.matmul(&x.transpose(-1, -2)) / n as f64 + Tensor::eye(n, F32, d)
+}
+
+fn cholesky(x: &[&Tensor]) -> Vec<Tensor> {
+    vec![x[0].cholesky()]
+}
+
+fn solve(x: &[&Tensor]) -> Vec<Tensor> {
+    vec![x[0].solve(x[1])]
+}
+
+/// The likelihood of 1,024 values of a Gaussian process, by a kernel of squared distances, and its gradient by the
+/// logarithms of length, height and noise.
+fn gp_train(x: &[&Tensor]) -> Vec<Tensor> {
+    let [points, values, parameters] = x else {
+        unreachable!("three inputs")
+    };
+    let of = |i| parameters.select(0, i).exp();
+    let scaled = *points / of(0);
+    let squares = scaled.square().sum_keepdim(1);
+    let distance = &squares + squares.t() - scaled.matmul(&scaled.t()) * 2.0;
+    let kernel = (distance * -0.5).exp() * of(1);
+    let l = (kernel + Tensor::eye(1024, F32, &points.device()) * of(2)).cholesky();
+    let fit = values.t().matmul(&l.cholesky_solve(values)).sum(..) * 0.5;
+    let loss = fit + l.diagonal(0, 0, 1).log().sum(..);
+    let gradient = grad(&loss, &[*parameters]).remove(0);
+    vec![loss, gradient]
+}
 
 /// Five rounds of k-means: 100,000 points in 64 dimensions, 64 centres.
 fn kmeans(x: &[&Tensor]) -> Vec<Tensor> {

@@ -122,3 +122,42 @@ def gram_schmidt(x):
         q = q.clone()
         q[:, j] = v
     return [q]
+
+
+def positive(*shape):
+    x = normal(shape, 1, 1.0)
+    return x @ x.mT / shape[-1] + torch.eye(shape[-1], device=common.DEVICE)
+
+
+@program(lambda: [positive(2048, 2048)])
+def cholesky(x):
+    return [torch.linalg.cholesky(x[0])]
+
+
+@program(lambda: [positive(16384, 8, 8)])
+def cholesky_8x8(x):
+    return [torch.linalg.cholesky(x[0])]
+
+
+@program(lambda: [normal((1024, 1024), 1, 1.0), normal((1024, 16), 2, 1.0)])
+def solve(x):
+    return [torch.linalg.solve(*x)]
+
+
+@program(lambda: [positive(16384, 8, 8), normal((16384, 8, 1), 2, 1.0)])
+def solve_8x8(x):
+    return [torch.linalg.solve(*x)]
+
+
+@program(lambda: [normal((1024, 8), 1, 1.0), normal((1024, 1), 2, 1.0), normal((3,), 3, 0.0).requires_grad_()])
+def gp_train(x):
+    points, values, parameters = x
+    length, height, noise = parameters.exp()
+    scaled = points / length
+    squares = scaled.square().sum(1, keepdim=True)
+    distance = squares + squares.t() - scaled @ scaled.t() * 2
+    kernel = (distance * -0.5).exp() * height
+    l = torch.linalg.cholesky(kernel + torch.eye(1024, device=common.DEVICE) * noise)
+    fit = (values.t() @ torch.cholesky_solve(values, l)).sum() * 0.5
+    loss = fit + l.diagonal().log().sum()
+    return [loss, torch.autograd.grad(loss, parameters)[0]]

@@ -1,9 +1,10 @@
 //! Library kernels of CUDA devices, for what no loop nest says: the positions that sort rows or are first then, scatters,
-//! running log Σ exp, and the gradients of attention. Their texts hold no size; they are compiled as generated ones are,
+//! running log Σ exp, the gradients of attention, and factorisations of matrices. Their texts hold no size; they are compiled as generated ones are,
 //! once for each type.
 
 pub(crate) mod attention;
 mod library;
+pub(crate) mod linalg;
 pub(crate) mod scan;
 pub(crate) mod scatter;
 pub(crate) mod sort;
@@ -20,6 +21,7 @@ pub fn sources() -> Vec<KernelSource> {
         sort::sources(),
         scatter::sources(),
         scan::sources(),
+        linalg::sources(),
         attention::sources(),
     ]
     .concat()

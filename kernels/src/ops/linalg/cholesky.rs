@@ -2,15 +2,16 @@
 
 use super::build::{mirrored, solved, solved_behind, triangle, turned_product};
 use super::triangular::SolveTriangular;
-use super::{cubic, failed, square, with_float};
+use super::{check_dtype, cubic, failed, square, with_float};
 use crate::arg::{Arg, array};
-use crate::copy::copied;
+use crate::copy::{Dense, copied};
 use crate::cpu::dense::elements_mut;
-use crate::cpu::linalg::{cholesky, each};
+use crate::cpu::linalg::{Fault, cholesky, each};
+use crate::cuda;
 use crate::op::gradient::{Adjoint, Gradients, transposed};
-use crate::op::operator::{Inferred, Operator, facts, text};
+use crate::op::operator::{Inferred, OnDevice, Operator, facts, text};
 use crate::{ArgMeta, Array, Class, OpBuilder, OpBuilderExt};
-use ferrotrace_runtime::{DType, Result, Shape};
+use ferrotrace_runtime::{DType, Device, Result, Shape};
 
 /// The lower triangular L with L·Lᵀ equal to a symmetric positive definite matrix, of which the lower triangle is read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,5 +48,28 @@ impl Operator for Cholesky {
             each(all, n * n, n * n * n / 3, |_, a| cholesky(a, n)).map_err(|e| failed(count, e))
         })?;
         Ok(out)
+    }
+
+    fn as_library(&self) -> Option<&dyn OnDevice> {
+        Some(self)
+    }
+}
+
+impl OnDevice for Cholesky {
+    fn run_on(
+        &self,
+        _: &Device,
+        args: &[Arg],
+        shape: &Shape,
+        dtype: DType,
+        dense: Dense<'_>,
+    ) -> Result<Option<Array>> {
+        check_dtype(self.name(), dtype)?;
+        let n = shape.last().copied().unwrap_or(0);
+        let found = cuda::linalg::cholesky::cholesky(&dense(array(args, 0)?)?, n)?;
+        found.map(Some).map_err(|(at, order)| {
+            let count = shape.numel() / (n * n).max(1);
+            failed(count, (at, Fault::NotPositive(order)))
+        })
     }
 }

@@ -3,17 +3,20 @@
 use super::build::{
     minus, on_diagonal, product_turned, rows, solved, solved_behind, triangle, turned_product,
 };
-use super::triangular::{SolveTriangular, broadcast, substitution};
-use super::{cubic, factorised, failed, matrices, solutions, spread, square, with_float};
+use super::triangular::{SolveTriangular, broadcast, matched, substitution, widened};
+use super::{
+    check_dtype, cubic, factorised, failed, matrices, solutions, spread, square, with_float,
+};
 use crate::arg::{Arg, array};
-use crate::copy::contiguous;
+use crate::copy::{Dense, contiguous};
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::linalg::{Fault, Float, Triangular, each, lu, solve};
+use crate::cuda;
 use crate::op::gradient::{Adjoint, Gradients, expanded, transposed};
-use crate::op::operator::{Inferred, Operator, facts, text};
+use crate::op::operator::{Inferred, OnDevice, Operator, facts, text};
 use crate::op::{ArgSort, Gather, Select, Unsqueeze};
 use crate::{ArgMeta, Array, BinaryOp, Class, Op, OpBuilder, OpBuilderExt, ValueId};
-use ferrotrace_runtime::{DType, Error, Result, Shape};
+use ferrotrace_runtime::{DType, Device, Error, Result, Shape};
 
 /// Rows in front of the factors: the order, and the signs.
 pub const HEAD: usize = 2;
@@ -75,6 +78,25 @@ impl Operator for Lu {
                 Ok(())
             })
         })
+    }
+
+    fn as_library(&self) -> Option<&dyn OnDevice> {
+        Some(self)
+    }
+}
+
+impl OnDevice for Lu {
+    fn run_on(
+        &self,
+        _: &Device,
+        args: &[Arg],
+        shape: &Shape,
+        dtype: DType,
+        dense: Dense<'_>,
+    ) -> Result<Option<Array>> {
+        check_dtype(self.name(), dtype)?;
+        let n = shape.last().copied().unwrap_or(0);
+        cuda::linalg::lu::lu(&dense(array(args, 0)?)?, n, shape)
     }
 }
 
@@ -158,6 +180,32 @@ impl Operator for LuSolve {
             each(all, n * k, 2 * n * n * k, one).map_err(|e| failed(of.len(), e))
         })?;
         Ok(out)
+    }
+
+    fn as_library(&self) -> Option<&dyn OnDevice> {
+        Some(self)
+    }
+}
+
+impl OnDevice for LuSolve {
+    fn run_on(
+        &self,
+        _: &Device,
+        args: &[Arg],
+        shape: &Shape,
+        dtype: DType,
+        dense: Dense<'_>,
+    ) -> Result<Option<Array>> {
+        check_dtype(self.name(), dtype)?;
+        let rank = shape.rank();
+        let (batch, sizes) = (&shape[..rank - 2], (shape[rank - 2], shape[rank - 1]));
+        let packed = dense(&matched(array(args, 1)?, batch, dense)?)?;
+        let b = dense(&widened(array(args, 2)?, shape)?)?;
+        let found = cuda::linalg::lu::solve(&packed, &b, sizes, self.transposed, dense)?;
+        found.map(Some).map_err(|(at, row)| {
+            let count = batch.iter().product();
+            failed(count, (at, Fault::Singular(row)))
+        })
     }
 }
 

@@ -1,15 +1,16 @@
 //! Equations of triangular matrices.
 
 use super::build::{minus, product_turned, solved, triangle};
-use super::{solutions, spread, square, with_float};
+use super::{check_dtype, solutions, spread, square, with_float};
 use crate::arg::{Arg, array};
-use crate::copy::{contiguous, copied};
+use crate::copy::{Dense, contiguous, copied, copied_on};
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::linalg::{Triangular, each, solve};
+use crate::cuda;
 use crate::op::gradient::{Adjoint, Gradients, transposed};
-use crate::op::operator::{Inferred, Operator, facts, text};
+use crate::op::operator::{Inferred, OnDevice, Operator, facts, text};
 use crate::{ArgMeta, Array, Class, OpBuilder, Sizes};
-use ferrotrace_runtime::{DType, Error, Result, Shape};
+use ferrotrace_runtime::{DType, Device, Error, Result, Shape};
 
 /// The solution x of a·x = b, where a is triangular: only its triangle is read. Batches broadcast. A diagonal element of 0
 /// gives infinities or NaN.
@@ -91,13 +92,58 @@ impl Operator for SolveTriangular {
         })?;
         Ok(out)
     }
+
+    fn as_library(&self) -> Option<&dyn OnDevice> {
+        Some(self)
+    }
+}
+
+impl OnDevice for SolveTriangular {
+    fn run_on(
+        &self,
+        _: &Device,
+        args: &[Arg],
+        shape: &Shape,
+        dtype: DType,
+        dense: Dense<'_>,
+    ) -> Result<Option<Array>> {
+        check_dtype(self.name(), dtype)?;
+        let rank = shape.rank();
+        let a = matched(array(args, 0)?, &shape[..rank - 2], dense)?;
+        let out = copied_on(&widened(array(args, 1)?, shape)?, dense)?;
+        let form = Triangular {
+            upper: self.upper,
+            unit: self.unit,
+        };
+        cuda::linalg::triangular::solve(&a, &out, (shape[rank - 2], shape[rank - 1]), form)?;
+        Ok(Some(out))
+    }
+}
+
+/// One matrix, or a matrix for each of a batch: where that has several dimensions, dense.
+pub(super) fn matched(a: &Array, batch: &[usize], dense: Dense<'_>) -> Result<Array> {
+    let rank = a.shape().rank();
+    let (own, matrix) = a.shape().split_at(rank - 2);
+    let count: usize = own.iter().product();
+    if count == 1 || own == batch && rank <= 3 {
+        return Ok(a.clone());
+    }
+    if own == batch {
+        return dense(a);
+    }
+    dense(&widened(a, &Shape::new(&[batch, matrix].concat()))?)
+}
+
+/// An operand as a view that is broadcast to a shape.
+pub(super) fn widened(x: &Array, shape: &Shape) -> Result<Array> {
+    let layout = x.layout.broadcast_to(shape);
+    let layout = layout.ok_or_else(|| Error::internal("batches do not broadcast"))?;
+    Ok(x.with_layout(layout))
 }
 
 /// A dense copy of an operand, broadcast to a shape.
 pub(super) fn broadcast(x: &Array, shape: &Shape) -> Result<Array> {
-    let layout = x.layout.broadcast_to(shape);
-    let layout = layout.ok_or_else(|| Error::internal("batches do not broadcast"))?;
-    copied(&x.with_layout(layout))
+    copied(&widened(x, shape)?)
 }
 
 /// A multiplication for each element of a matrix and each right-hand side.

@@ -1,0 +1,257 @@
+// Gaussian elimination with partial pivoting of columns `start` to `end` of matrices, at most NB, a block each (Golub and
+// Van Loan, Matrix Computations, 3.4). SUB columns at a time lie in shared memory. Rows are exchanged in these columns and in
+// the row of their numbers; `moves` says which rows of other columns go where: first those that go to the rows `start` to
+// `end`, then NB other places, -1 for none, and the rows that go there. Before this text stand T, the elements' type, and SUB.
+
+constexpr int NB = 32, SIDE_BY_SIDE = 8, PAIR = 2, ROWS = 4;
+// Numbers whose reciprocals take the place of divisions by them.
+constexpr T LEAST = sizeof(T) == 4 ? (T)1e-30 : (T)1e-290, MOST = sizeof(T) == 4 ? (T)1e30 : (T)1e290;
+
+struct FT_SYMBOL_args {
+  T *packed;
+  int *moves;
+  long long n, start, end;
+  char *scratch;
+  long long *fault;
+};
+
+static __device__ __forceinline__ unsigned ft_most(unsigned x) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(~0u, x);
+#else
+  for (int d = 16; d > 0; d /= 2) {
+    const unsigned other = __shfl_xor_sync(~0u, x, d);
+    if (other > x) x = other;
+  }
+  return x;
+#endif
+}
+
+// Keys that are ordered as |x| is; NaN has the least.
+static __device__ __forceinline__ unsigned ft_key(float x) {
+  const float size = fabs(x);
+  return size >= 0.0f ? __float_as_uint(size) + 1 : 0;
+}
+
+static __device__ __forceinline__ unsigned long long ft_key(double x) {
+  const double size = fabs(x);
+  return size >= 0.0 ? (unsigned long long)__double_as_longlong(size) + 1 : 0;
+}
+
+static __device__ __forceinline__ unsigned ft_greatest(unsigned key) { return ft_most(key); }
+
+static __device__ __forceinline__ unsigned long long ft_greatest(unsigned long long key) {
+  const unsigned high = (unsigned)(key >> 32), most = ft_most(high);
+  return (unsigned long long)most << 32 | ft_most(high == most ? (unsigned)key : 0);
+}
+
+// What a row of numbers in their order became by exchanges, by a warp: a lane's place has `own` then. Other places are `to`, -1 for
+// none, and have `from` then.
+struct ft_moves {
+  int own, to, from;
+};
+
+static __device__ ft_moves ft_exchanged(const int *chosen, int first, int count) {
+  const int lane = threadIdx.x & 31;
+  ft_moves m = {first + lane, -1, 0};
+  int others = 0;
+  for (int j = 0; j < count; j++) {
+    const int pivot = chosen[j], mine = __shfl_sync(~0u, m.own, j);
+    if (pivot < first + count) {
+      const int other = __shfl_sync(~0u, m.own, pivot - first);
+      if (lane == j) m.own = other;
+      if (lane == pivot - first) m.own = mine;
+    } else {
+      const unsigned known = __ballot_sync(~0u, m.to == pivot);
+      const int place = known ? __ffs(known) - 1 : others++;
+      if (!known && lane == place) m.to = m.from = pivot;
+      const int other = __shfl_sync(~0u, m.from, place);
+      if (lane == j) m.own = other;
+      if (lane == place) m.from = mine;
+    }
+  }
+  return m;
+}
+
+extern "C" __global__ void __launch_bounds__(1024) FT_SYMBOL(const __grid_constant__ FT_SYMBOL_args a) {
+  typedef decltype(ft_key((T)0)) Key;
+  extern __shared__ __align__(16) unsigned char memory[];
+  __shared__ T upper[SUB][SUB], above[SUB][NB];
+  __shared__ Key keys[32];
+  __shared__ unsigned places[32];
+  __shared__ int chosen[NB], moved[2 * SUB], sources[2 * SUB];
+  const int t = threadIdx.x, lane = t & 31, warp = t >> 5, warps = blockDim.x >> 5;
+  const long long n = a.n;
+  T *order = a.packed + blockIdx.x * (n + 2) * n, *signs = order + n;
+  // Rows and columns are counted from the panel's corner.
+  T *x = signs + n + a.start * (n + 1), *panel = (T *)memory;
+  const int rows = (int)(n - a.start), width = (int)(a.end - a.start);
+  // Neighbouring elements of a row and of a column of the panel lie in different banks.
+  const int stride = (rows + 31) / 32 * 32 + 32 / SUB;
+  // Columns are eliminated by a few warps, which meet by themselves.
+  const int workers = (rows + ROWS * 32 - 1) / (ROWS * 32) < warps ? (rows + ROWS * 32 - 1) / (ROWS * 32) : warps;
+  const int threads = workers * 32;
+  // A place that is none comes last.
+  constexpr unsigned NONE = 0xffffffffu;
+  for (int p = 0; p < width; p += SUB) {
+    const int q = p + SUB < width ? p + SUB : width, w = q - p;
+    // The greatest of the thread's rows in the next column, the first of equals.
+    Key most = 0;
+    unsigned at = NONE;
+    ft_move<SUB>(
+        p * SUB + t, rows * SUB, blockDim.x,
+        [&](int e) { return e % SUB < w ? x[e / SUB * n + p + e % SUB] : (T)0; },
+        [&](int e, T value) { panel[e % SUB * stride + e / SUB] = value; });
+    __syncthreads();
+    if (warp < workers) {
+      for (int r = p + t; r < rows; r += threads) {
+        const Key key = ft_key(panel[r]);
+        if (key > most) most = key, at = r;
+      }
+      for (int j = 0; j < w; j++) {
+        const int row = p + j;
+        const Key of_warp = ft_greatest(most);
+        const unsigned place = ~ft_most(most == of_warp ? ~at : 0);
+        if (lane == 0) keys[warp] = of_warp, places[warp] = place;
+        asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+        const Key key = lane < workers ? keys[lane] : 0, of_all = ft_greatest(key);
+        const unsigned found = ~ft_most(lane < workers && key == of_all ? ~places[lane] : 0);
+        // Nothing is greater than NaN.
+        const int pivot = found == NONE ? row : (int)found;
+        const T divisor = panel[j * stride + pivot];
+        // The pivot's row, and the row that takes its place.
+        T u[SUB], other[SUB];
+        #pragma unroll
+        for (int k = 0; k < SUB; k++) u[k] = panel[k * stride + pivot];
+        const bool moves = pivot != row && (pivot - p) % threads == t;
+        if (moves) {
+          #pragma unroll
+          for (int k = 0; k < SUB; k++) other[k] = panel[k * stride + row];
+        }
+        asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+        if (moves) {
+          #pragma unroll
+          for (int k = 0; k < SUB; k++) panel[k * stride + pivot] = other[k];
+        }
+        if (t == 0) {
+          chosen[row] = pivot;
+          #pragma unroll
+          for (int k = 0; k < SUB; k++) upper[j][k] = u[k];
+        }
+        most = 0;
+        at = NONE;
+        const T inverse = fabs(divisor) > LEAST && fabs(divisor) < MOST ? (T)1 / divisor : (T)0;
+        for (int first = p + t; first < rows; first += PAIR * threads) {
+          // All are on their way before the first is stored.
+          T value[PAIR][SUB];
+          #pragma unroll
+          for (int i = 0; i < PAIR; i++) {
+            const int r = first + i * threads;
+            #pragma unroll
+            for (int k = 0; k < SUB; k++) value[i][k] = k >= j && r > row && r < rows ? panel[k * stride + r] : (T)0;
+          }
+          #pragma unroll
+          for (int i = 0; i < PAIR; i++) {
+            const int r = first + i * threads;
+            if (r <= row || r >= rows) continue;
+            T factor = value[i][0], next = (T)0;
+            #pragma unroll
+            for (int k = 1; k < SUB; k++) factor = k == j ? value[i][k] : factor;
+            factor = inverse != (T)0 ? factor * inverse : factor / divisor;
+            // A column of zeros is left as it is.
+            if (divisor == (T)0) factor = (T)0;
+            panel[j * stride + r] = factor;
+            #pragma unroll
+            for (int k = 1; k < SUB; k++) {
+              if (k <= j) continue;
+              const T rest = fma(-factor, u[k], value[i][k]);
+              panel[k * stride + r] = rest;
+              if (k == j + 1) next = rest;
+            }
+            const Key own = ft_key(next);
+            if (own > most) most = own, at = r;
+          }
+        }
+      }
+    }
+    __syncthreads();
+    for (int e = t; e < w * w; e += blockDim.x) x[(p + e / w) * n + p + e % w] = upper[e / w][e % w];
+    #pragma unroll 4
+    for (int e = q * SUB + t; e < rows * SUB; e += blockDim.x) {
+      const int r = e / SUB, k = e % SUB;
+      if (k < w) x[r * n + p + k] = panel[k * stride + r];
+    }
+    // The same exchanges in the panel's other columns.
+    if (warp == 0) {
+      const ft_moves m = ft_exchanged(chosen + p, p, w);
+      if (lane < SUB) {
+        moved[lane] = lane < w ? p + lane : -1;
+        moved[SUB + lane] = m.to;
+        sources[lane] = m.own;
+        sources[SUB + lane] = m.from;
+      }
+    }
+    __syncthreads();
+    const bool is_other = lane < width && (lane < p || lane >= q);
+    // Each warp moves the same places before and behind the barrier.
+    T kept[2 * SUB];
+    #pragma unroll
+    for (int i = 0; i < 2 * SUB; i++)
+      kept[i] = i % warps == warp && is_other && moved[i] >= 0 ? x[sources[i] * n + lane] : (T)0;
+    __syncthreads();
+    #pragma unroll
+    for (int i = 0; i < 2 * SUB; i++)
+      if (i % warps == warp && is_other && moved[i] >= 0) x[moved[i] * n + lane] = kept[i];
+    __syncthreads();
+    // The rows of U behind.
+    if (warp == 0 && lane >= q && lane < width) {
+      T u[SUB];
+      #pragma unroll
+      for (int i = 0; i < SUB; i++) u[i] = i < w ? x[(p + i) * n + lane] : (T)0;
+      #pragma unroll
+      for (int i = 0; i < SUB; i++) {
+        #pragma unroll
+        for (int k = 0; k < i; k++) u[i] = fma(-upper[i][k], u[k], u[i]);
+        above[i][lane] = u[i];
+        if (i < w) x[(p + i) * n + lane] = u[i];
+      }
+    }
+    __syncthreads();
+    if (q == width) break;
+    if (lane >= q && lane < width) {
+      T u[SUB];
+      #pragma unroll
+      for (int k = 0; k < SUB; k++) u[k] = k < w ? above[k][lane] : (T)0;
+      for (int first = q + warp * SIDE_BY_SIDE; first < rows; first += SIDE_BY_SIDE * warps) {
+        T *to = x + first * n + lane, value[SIDE_BY_SIDE];
+        const int count = rows - first;
+        #pragma unroll
+        for (int i = 0; i < SIDE_BY_SIDE; i++) value[i] = i < count ? to[i * n] : (T)0;
+        // Rows behind the last have places in shared memory too.
+        #pragma unroll
+        for (int k = 0; k < SUB; k++) {
+          #pragma unroll
+          for (int i = 0; i < SIDE_BY_SIDE; i++) value[i] = fma(-panel[k * stride + first + i], u[k], value[i]);
+        }
+        #pragma unroll
+        for (int i = 0; i < SIDE_BY_SIDE; i++)
+          if (i < count) to[i * n] = value[i];
+      }
+    }
+    __syncthreads();
+  }
+  if (warp > 0) return;
+  const ft_moves m = ft_exchanged(chosen, 0, width);
+  const int start = (int)a.start, own = m.own, to = m.to, from = m.from;
+  int *moves = a.moves + blockIdx.x * 3 * NB;
+  moves[lane] = start + own;
+  moves[NB + lane] = to < 0 ? -1 : start + to;
+  moves[2 * NB + lane] = start + from;
+  const T number = lane < width ? order[start + own] : (T)0, further = to < 0 ? (T)0 : order[start + from];
+  __syncwarp();
+  if (lane < width) {
+    order[start + lane] = number;
+    if (chosen[lane] != lane) signs[start + lane] = (T)-1;
+  }
+  if (to >= 0) order[start + to] = further;
+}
