@@ -160,6 +160,23 @@ fn equations_of_matrices() {
     }
 }
 
+/// Matrices of so many rows that fewer columns are eliminated at a time.
+#[test]
+fn long_columns() {
+    let Some(d) = device() else { return };
+    let single = [2100, 3100, 6500].map(|n| (F32, n));
+    let double = [1600, 3100, 6200].map(|n| (F64, n));
+    for (dtype, n) in single.into_iter().chain(double) {
+        let (a, b) = (noise(&[n, n], dtype, &d), noise(&[n, 1], dtype, &d));
+        let x = a.solve(&b);
+        // Products in binary64 on the device are tested elsewhere.
+        let (a, b, x) = (a.to_dtype(F64), b.to_dtype(F64), x.to_dtype(F64));
+        let scale = greatest(&a.abs().sum(1)) * greatest(&x);
+        let rest = greatest(&(a.matmul(&x) - &b)) / scale;
+        assert!(rest <= 8.0 * epsilon(dtype), "{dtype} {n}: {rest}");
+    }
+}
+
 /// Many small matrices, batches that broadcast, operands in any order, and none.
 #[test]
 fn batches() {

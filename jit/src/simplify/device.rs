@@ -1,7 +1,7 @@
 //! Operators that the CPU has ready-made kernels for, by those that a device computes.
 //!
 //! What is left to a device's library is few: products of equal floats, the positions that sort the last dimension and the
-//! first of them, scatters of one form, and running log Σ exp along the last dimension.
+//! first of them, scatters of one form, running log Σ exp along the last dimension, and factorisations of matrices.
 
 use super::{Simplifier, convolution, ordering, scattering, windows};
 use ferrotrace_kernels::op::operator::OnDevice;
@@ -53,7 +53,7 @@ pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Optio
         }) => scattering::index_put(b, (axes, *at, *accumulate), args),
         // Only plans for the CPU have it.
         Op::SumOfProducts(_) => return None,
-        // Generated loops, a kernel of the library, or programs and factorisations that the host runs.
+        // Generated loops, kernels of the library, or programs and factorisations that the host runs.
         Op::ArgSort(_) | Op::ArgTopK(_) | Op::Scan(_) | Op::Correlate(_) => return None,
         Op::PlaceOrder(_) | Op::PlaceRows(_) => return None,
         Op::Program(_) | Op::Part(_) | Op::Factorisation(_) => return None,

@@ -7,7 +7,7 @@ use crate::Array;
 use crate::copy::{Dense, copied_on};
 use crate::cpu::linalg::Triangular;
 use crate::cuda::library::Run;
-use ferrotrace_runtime::{DType, KernelSource, Result, Shape};
+use ferrotrace_runtime::{DType, Error, KernelSource, Result, Shape};
 
 const BEGIN: &str = include_str!("lu_begin.cu");
 const PANEL: &str = include_str!("lu_panel.cu");
@@ -28,19 +28,48 @@ fn order_text(dtype: DType, back: bool) -> KernelSource {
     text(dtype, &format!("constexpr bool BACK = {back};\n"), ORDER)
 }
 
-fn panel_text(dtype: DType, columns: usize) -> KernelSource {
-    moving(dtype, &format!("constexpr int SUB = {columns};\n"), PANEL)
+/// How a panel is eliminated: so many columns at a time, by threads with so many rows.
+#[derive(Clone, Copy)]
+struct Panel {
+    columns: usize,
+    rows: usize,
 }
 
-/// Bytes of so many columns and rows in shared memory, as the kernel has them.
-fn panel_bytes(dtype: DType, columns: usize, rows: usize) -> usize {
-    columns * (rows.next_multiple_of(32) + 32 / columns) * dtype.size()
+/// The forms of panels, those of most columns first. A thread's elements lie in its registers, of which a block of
+/// [`PANEL_THREADS`] has 64 a thread.
+fn panels(dtype: DType) -> Vec<Panel> {
+    let of = |(columns, rows)| Panel { columns, rows };
+    let single = [(8, 2), (8, 4), (4, 8), (2, 16), (1, 32)];
+    let double = [(8, 2), (4, 4), (2, 8), (1, 16)];
+    match dtype {
+        DType::F32 => single.map(of).to_vec(),
+        _ => double.map(of).to_vec(),
+    }
 }
 
-/// Columns of so many rows that are eliminated together in shared memory; `None` where not one fits.
-fn side_by_side(dtype: DType, rows: usize) -> Option<usize> {
-    let fits = |&columns: &usize| panel_bytes(dtype, columns, rows) <= PANEL_SHARED;
-    [8, 4, 2, 1].into_iter().find(fits)
+impl Panel {
+    /// The form for so many rows; `None` where they are too many.
+    fn of(dtype: DType, rows: usize) -> Option<Panel> {
+        let fits =
+            |of: &Panel| rows <= of.rows * PANEL_THREADS && of.bytes(dtype, rows) <= PANEL_SHARED;
+        panels(dtype).into_iter().find(fits)
+    }
+
+    /// Bytes of shared memory, as the kernel has them.
+    fn bytes(self, dtype: DType, rows: usize) -> usize {
+        self.columns * (rows.next_multiple_of(32) + 32 / self.columns) * dtype.size()
+    }
+
+    fn text(self, dtype: DType) -> KernelSource {
+        let Panel { columns, rows } = self;
+        let constants = format!("constexpr int SUB = {columns}, ROWS = {rows};\n");
+        moving(dtype, &constants, PANEL)
+    }
+
+    /// The number of the form among those of a type.
+    fn number(self) -> u32 {
+        (self.columns * 64 + self.rows) as u32
+    }
 }
 
 /// Every source for a type.
@@ -52,7 +81,7 @@ pub(super) fn sources(dtype: DType) -> Vec<KernelSource> {
         order_text(dtype, false),
         order_text(dtype, true),
     ];
-    all.extend([8, 4, 2, 1].map(|columns| panel_text(dtype, columns)));
+    all.extend(panels(dtype).into_iter().map(|of| of.text(dtype)));
     all
 }
 
@@ -68,17 +97,17 @@ fn eliminate(
     count: usize,
 ) -> Result<()> {
     let (device, dtype, rows) = (out.buffer.device(), out.dtype, n - start);
-    let columns = side_by_side(dtype, rows).unwrap_or(1);
+    let panel = Panel::of(dtype, rows).ok_or_else(|| Error::internal("a panel is too long"))?;
     Run {
-        name: ("lu_panel", dtype, columns as u32),
+        name: ("lu_panel", dtype, panel.number()),
         device,
         arrays: &[out, moves],
         params: &[n, start, end].map(|n| n as i64),
         blocks: count,
         threads: rows.next_multiple_of(32).min(PANEL_THREADS) as u32,
-        shared: panel_bytes(dtype, columns, rows) as u32,
+        shared: panel.bytes(dtype, rows) as u32,
     }
-    .start(|| panel_text(dtype, columns))?;
+    .start(|| panel.text(dtype))?;
     if n <= BLOCK {
         return Ok(());
     }
@@ -105,7 +134,7 @@ pub(crate) fn lu(x: &Array, n: usize, shape: &Shape) -> Result<Option<Array>> {
     if x.numel() == 0 {
         return Ok(Some(out));
     }
-    if side_by_side(dtype, n).is_none() {
+    if Panel::of(dtype, n).is_none() {
         return Ok(None);
     }
     let count = x.numel() / (n * n);

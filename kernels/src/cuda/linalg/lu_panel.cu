@@ -1,9 +1,10 @@
 // Gaussian elimination with partial pivoting of columns `start` to `end` of matrices, at most NB, a block each (Golub and
 // Van Loan, Matrix Computations, 3.4). SUB columns at a time lie in shared memory. Rows are exchanged in these columns and in
 // the row of their numbers; `moves` says which rows of other columns go where: first those that go to the rows `start` to
-// `end`, then NB other places, -1 for none, and the rows that go there. Before this text stand T, the elements' type, and SUB.
+// `end`, then NB other places, -1 for none, and the rows that go there. Before this text stand T, the elements' type, SUB, and
+// ROWS, the rows of a thread.
 
-constexpr int NB = 32, SIDE_BY_SIDE = 8, PAIR = 2, ROWS = 4;
+constexpr int NB = 32, SIDE_BY_SIDE = 8;
 // Numbers whose reciprocals take the place of divisions by them.
 constexpr T LEAST = sizeof(T) == 4 ? (T)1e-30 : (T)1e-290, MOST = sizeof(T) == 4 ? (T)1e30 : (T)1e290;
 
@@ -45,6 +46,11 @@ static __device__ __forceinline__ unsigned long long ft_greatest(unsigned long l
   return (unsigned long long)most << 32 | ft_most(high == most ? (unsigned)key : 0);
 }
 
+// A barrier of the first threads of a block.
+static __device__ __forceinline__ void ft_meet(int threads) {
+  asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+}
+
 // What a row of numbers in their order became by exchanges, by a warp: a lane's place has `own` then. Other places are `to`, -1 for
 // none, and have `from` then.
 struct ft_moves {
@@ -76,7 +82,7 @@ static __device__ ft_moves ft_exchanged(const int *chosen, int first, int count)
 extern "C" __global__ void __launch_bounds__(1024) FT_SYMBOL(const __grid_constant__ FT_SYMBOL_args a) {
   typedef decltype(ft_key((T)0)) Key;
   extern __shared__ __align__(16) unsigned char memory[];
-  __shared__ T upper[SUB][SUB], above[SUB][NB];
+  __shared__ __align__(16) T upper[SUB][SUB], other[SUB], above[SUB][NB];
   __shared__ Key keys[32];
   __shared__ unsigned places[32];
   __shared__ int chosen[NB], moved[2 * SUB], sources[2 * SUB];
@@ -88,90 +94,85 @@ extern "C" __global__ void __launch_bounds__(1024) FT_SYMBOL(const __grid_consta
   const int rows = (int)(n - a.start), width = (int)(a.end - a.start);
   // Neighbouring elements of a row and of a column of the panel lie in different banks.
   const int stride = (rows + 31) / 32 * 32 + 32 / SUB;
-  // Columns are eliminated by a few warps, which meet by themselves.
-  const int workers = (rows + ROWS * 32 - 1) / (ROWS * 32) < warps ? (rows + ROWS * 32 - 1) / (ROWS * 32) : warps;
-  const int threads = workers * 32;
   // A place that is none comes last.
   constexpr unsigned NONE = 0xffffffffu;
   for (int p = 0; p < width; p += SUB) {
     const int q = p + SUB < width ? p + SUB : width, w = q - p;
-    // The greatest of the thread's rows in the next column, the first of equals.
-    Key most = 0;
-    unsigned at = NONE;
     ft_move<SUB>(
         p * SUB + t, rows * SUB, blockDim.x,
         [&](int e) { return e % SUB < w ? x[e / SUB * n + p + e % SUB] : (T)0; },
         [&](int e, T value) { panel[e % SUB * stride + e / SUB] = value; });
     __syncthreads();
+    // Columns are eliminated by as few warps as have registers for the rows; they meet by themselves.
+    const int workers = (rows - p + ROWS * 32 - 1) / (ROWS * 32), threads = workers * 32;
     if (warp < workers) {
-      for (int r = p + t; r < rows; r += threads) {
-        const Key key = ft_key(panel[r]);
-        if (key > most) most = key, at = r;
+      T value[ROWS][SUB];
+      #pragma unroll
+      for (int i = 0; i < ROWS; i++) {
+        const int r = p + t + i * threads;
+        #pragma unroll
+        for (int k = 0; k < SUB; k++) value[i][k] = r < rows ? panel[k * stride + r] : (T)0;
       }
-      for (int j = 0; j < w; j++) {
+      #pragma unroll
+      for (int j = 0; j < SUB; j++) {
+        if (j >= w) break;
         const int row = p + j;
+        // The greatest of the thread's rows, the first of equals.
+        Key most = 0;
+        unsigned at = NONE;
+        #pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+          const int r = p + t + i * threads;
+          const Key key = ft_key(value[i][j]);
+          if (r >= row && r < rows && key > most) most = key, at = r;
+        }
         const Key of_warp = ft_greatest(most);
         const unsigned place = ~ft_most(most == of_warp ? ~at : 0);
         if (lane == 0) keys[warp] = of_warp, places[warp] = place;
-        asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+        ft_meet(threads);
         const Key key = lane < workers ? keys[lane] : 0, of_all = ft_greatest(key);
         const unsigned found = ~ft_most(lane < workers && key == of_all ? ~places[lane] : 0);
         // Nothing is greater than NaN.
         const int pivot = found == NONE ? row : (int)found;
-        const T divisor = panel[j * stride + pivot];
+        if (t == 0) chosen[row] = pivot;
         // The pivot's row, and the row that takes its place.
-        T u[SUB], other[SUB];
         #pragma unroll
-        for (int k = 0; k < SUB; k++) u[k] = panel[k * stride + pivot];
-        const bool moves = pivot != row && (pivot - p) % threads == t;
-        if (moves) {
-          #pragma unroll
-          for (int k = 0; k < SUB; k++) other[k] = panel[k * stride + row];
+        for (int i = 0; i < ROWS; i++) {
+          const int r = p + t + i * threads;
+          if (r == pivot) {
+            #pragma unroll
+            for (int k = 0; k < SUB; k++) upper[j][k] = value[i][k];
+          }
+          if (r == row) {
+            #pragma unroll
+            for (int k = 0; k < SUB; k++) other[k] = value[i][k];
+          }
         }
-        asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
-        if (moves) {
-          #pragma unroll
-          for (int k = 0; k < SUB; k++) panel[k * stride + pivot] = other[k];
-        }
-        if (t == 0) {
-          chosen[row] = pivot;
-          #pragma unroll
-          for (int k = 0; k < SUB; k++) upper[j][k] = u[k];
-        }
-        most = 0;
-        at = NONE;
+        ft_meet(threads);
+        const T divisor = upper[j][j];
         const T inverse = fabs(divisor) > LEAST && fabs(divisor) < MOST ? (T)1 / divisor : (T)0;
-        for (int first = p + t; first < rows; first += PAIR * threads) {
-          // All are on their way before the first is stored.
-          T value[PAIR][SUB];
-          #pragma unroll
-          for (int i = 0; i < PAIR; i++) {
-            const int r = first + i * threads;
+        #pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+          const int r = p + t + i * threads;
+          if (r == pivot) {
             #pragma unroll
-            for (int k = 0; k < SUB; k++) value[i][k] = k >= j && r > row && r < rows ? panel[k * stride + r] : (T)0;
+            for (int k = 0; k < SUB; k++) value[i][k] = other[k];
           }
-          #pragma unroll
-          for (int i = 0; i < PAIR; i++) {
-            const int r = first + i * threads;
-            if (r <= row || r >= rows) continue;
-            T factor = value[i][0], next = (T)0;
+          // A column of zeros is left as it is.
+          if (r > row && divisor != (T)0) {
+            const T factor = inverse != (T)0 ? value[i][j] * inverse : value[i][j] / divisor;
+            value[i][j] = factor;
             #pragma unroll
-            for (int k = 1; k < SUB; k++) factor = k == j ? value[i][k] : factor;
-            factor = inverse != (T)0 ? factor * inverse : factor / divisor;
-            // A column of zeros is left as it is.
-            if (divisor == (T)0) factor = (T)0;
-            panel[j * stride + r] = factor;
-            #pragma unroll
-            for (int k = 1; k < SUB; k++) {
-              if (k <= j) continue;
-              const T rest = fma(-factor, u[k], value[i][k]);
-              panel[k * stride + r] = rest;
-              if (k == j + 1) next = rest;
-            }
-            const Key own = ft_key(next);
-            if (own > most) most = own, at = r;
+            for (int k = j + 1; k < SUB; k++) value[i][k] = fma(-factor, upper[j][k], value[i][k]);
           }
         }
+      }
+      #pragma unroll
+      for (int i = 0; i < ROWS; i++) {
+        const int r = p + t + i * threads;
+        #pragma unroll
+        for (int k = 0; k < SUB; k++)
+          if (r < rows) panel[k * stride + r] = value[i][k];
       }
     }
     __syncthreads();
