@@ -77,7 +77,7 @@ impl Options {
             examples.push(run::ordered(&model, &call, &Device::cpu())?);
         }
         for sizes in &self.sizes {
-            examples.push(zeros(program, &read(sizes)?));
+            examples.push(plain_inputs(program, &read(sizes)?));
         }
         if !examples.is_empty() {
             return Ok(examples);
@@ -88,7 +88,7 @@ impl Options {
             .filter(|size| size.parse::<usize>().is_err())
             .collect();
         if symbols.is_empty() {
-            return Ok(vec![zeros(program, &BTreeMap::new())]);
+            return Ok(vec![plain_inputs(program, &BTreeMap::new())]);
         }
         let mut refused = None;
         for value in SIZES {
@@ -96,7 +96,7 @@ impl Options {
                 let (min, max) = program.range(symbol).unwrap_or((0, usize::MAX));
                 (symbol.clone(), value.clamp(min, max.max(min)))
             };
-            let example = zeros(program, &symbols.iter().map(|symbol| of(symbol)).collect());
+            let example = plain_inputs(program, &symbols.iter().map(|symbol| of(symbol)).collect());
             let shapes =
                 |list: &[Tensor]| list.iter().map(|x| x.dims().to_vec()).collect::<Vec<_>>();
             if examples
@@ -134,8 +134,8 @@ fn read(sizes: &str) -> Result<BTreeMap<String, usize>> {
     sizes.split(',').map(pair).collect()
 }
 
-/// Inputs of zeros, of these sizes for symbols.
-pub fn zeros(program: &io::ExportedProgram, sizes: &BTreeMap<String, usize>) -> Vec<Tensor> {
+/// Inputs of zeros, of these sizes for symbols. Matrices of floats have ones on their diagonals, so that they have inverses.
+pub fn plain_inputs(program: &io::ExportedProgram, sizes: &BTreeMap<String, usize>) -> Vec<Tensor> {
     let of = |symbol: &String| -> usize {
         let known = symbol.parse().ok().or_else(|| sizes.get(symbol).copied());
         known.unwrap_or_else(|| {
@@ -147,7 +147,10 @@ pub fn zeros(program: &io::ExportedProgram, sizes: &BTreeMap<String, usize>) -> 
     let input = |port: &io::Port| match port.dtype {
         Some(dtype) => {
             let dims: Vec<usize> = port.sizes.iter().map(of).collect();
-            Tensor::zeros(dims, dtype, &Device::cpu())
+            match dims.len() > 1 && dtype.is_float() {
+                true => Tensor::ones(dims, dtype, &Device::cpu()).tril(0).triu(0),
+                false => Tensor::zeros(dims, dtype, &Device::cpu()),
+            }
         }
         None => Tensor::scalar(1, DType::I64, &Device::cpu()),
     };

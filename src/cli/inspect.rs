@@ -1,6 +1,6 @@
 //! `ferrotrace inspect`.
 
-use crate::bundle::zeros;
+use crate::bundle::plain_inputs;
 use crate::{Place, size};
 use clap::Args;
 use ferrotrace::prelude::*;
@@ -105,7 +105,7 @@ fn named(port: &io::Port) -> String {
 }
 
 impl Options {
-    /// Inputs of zeros, of the sizes that are given for symbols.
+    /// Inputs of zeros, matrices with ones on their diagonals, of the sizes that are given for symbols.
     fn inputs(&self, program: &io::ExportedProgram) -> Result<Vec<Tensor>> {
         let device = self.place.device()?;
         let mut sizes = BTreeMap::new();
@@ -115,7 +115,7 @@ impl Options {
             sizes.insert(name.to_owned(), size.parse().map_err(|_| wrong())?);
         }
         let ports = program.inputs();
-        let inputs = zeros(program, &sizes).into_iter().zip(&ports);
+        let inputs = plain_inputs(program, &sizes).into_iter().zip(&ports);
         let moved = inputs.map(|(x, port)| match port.dtype {
             Some(_) => x.to_device(&device),
             None => x,

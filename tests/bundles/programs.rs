@@ -53,6 +53,22 @@ fn programs_run_without_a_compiler() {
     }
 }
 
+/// What has no calls to be bundled for is run on inputs that the tool makes, matrices that have inverses among them.
+#[test]
+fn programs_that_invert_matrices_need_no_calls() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["matrices", "matrices_core"] {
+        let path = folder.path().join(format!("{name}.ftb"));
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_ferrotrace"));
+        tool.arg("bundle").arg(fixture(name).join("model.pt2"));
+        said({
+            tool.arg("-o").arg(&path);
+            tool
+        });
+        checked(name, &path, "2");
+    }
+}
+
 #[test]
 fn weights_lie_beside() {
     let folder = tempfile::tempdir().expect("a folder");

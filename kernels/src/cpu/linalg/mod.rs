@@ -23,6 +23,9 @@ pub use triangular::{Triangular, solve};
 use super::dense::rows;
 use std::sync::Mutex;
 
+/// Rows in front of packed factors: the order of rows, and the signs.
+pub const PACKED_HEAD: usize = 2;
+
 /// Why a matrix has no such factors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {

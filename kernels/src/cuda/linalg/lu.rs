@@ -5,7 +5,7 @@ use super::update::{After, Step};
 use super::{BLOCK, Faults, Lines, THREADS, blocks, moving, text};
 use crate::Array;
 use crate::copy::{Dense, copied_on};
-use crate::cpu::linalg::Triangular;
+use crate::cpu::linalg::{PACKED_HEAD as HEAD, Triangular};
 use crate::cuda::library::Run;
 use ferrotrace_runtime::{DType, Error, KernelSource, Result, Shape};
 
@@ -15,8 +15,6 @@ const ROWS: &str = include_str!("lu_rows.cu");
 const ORDER: &str = include_str!("lu_order.cu");
 const ZEROS: &str = include_str!("lu_zeros.cu");
 
-/// Rows in front of packed factors: the order, and the signs.
-const HEAD: usize = crate::ops::linalg::lu::HEAD;
 /// Most threads of a panel's block.
 const PANEL_THREADS: usize = 1024;
 /// Most bytes of a panel that a block shares; devices have at least 3 KiB more.

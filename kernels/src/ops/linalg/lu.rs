@@ -10,7 +10,7 @@ use super::{
 use crate::arg::{Arg, array};
 use crate::copy::{Dense, contiguous};
 use crate::cpu::dense::{elements, elements_mut};
-use crate::cpu::linalg::{Fault, Float, Triangular, each, lu, solve};
+use crate::cpu::linalg::{Fault, Float, PACKED_HEAD, Triangular, each, lu, solve};
 use crate::cuda;
 use crate::op::gradient::{Adjoint, Gradients, expanded, transposed};
 use crate::op::operator::{Inferred, OnDevice, Operator, facts, text};
@@ -19,7 +19,7 @@ use crate::{ArgMeta, Array, BinaryOp, Class, Op, OpBuilder, OpBuilderExt, ValueI
 use ferrotrace_runtime::{DType, Device, Error, Result, Shape};
 
 /// Rows in front of the factors: the order, and the signs.
-pub const HEAD: usize = 2;
+pub const HEAD: usize = PACKED_HEAD;
 
 /// The factors of square matrices with rows exchanged: P·A = L·U. `[.., n, n]` gives `[.., 2 + n, n]`: first which row of A
 /// each row is, as numbers; then −1 where a step exchanged rows, else 1; then U, with L below it, whose diagonal is 1.
