@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn lower_factors_multiply_back() {
     each(&WIDE, true, |dtype| {
-        for n in [0, 1, 2, 3, 7, 47, 48, 49, 150] {
+        for n in [0, 1, 2, 3, 7, 16, 17, 47, 48, 49, 150, 190] {
             let a = definite(n, n as u64);
             // Only the lower triangle is read.
             let given: Vec<f64> = (0..n * n)
@@ -49,6 +49,32 @@ fn batches_have_the_bits_of_their_matrices() {
             assert_eq!(x.qr().0.dims(), dims);
             assert_eq!(x.svd().2.dims(), dims);
             assert_eq!(values(&x.svdvals()).len(), 0);
+        }
+    });
+}
+
+/// Several small matrices are factorised side by side: each has its own bits, and the first that has no factor is told.
+#[test]
+fn long_batches_of_small_matrices() {
+    each(&WIDE, true, |dtype| {
+        for n in [1, 3, 4, 5, 8, 9, 16, 17] {
+            let mut a = batch(53, |seed| definite(n, seed));
+            let found = dense(&[53, n, n], dtype, &a).cholesky();
+            for i in [0, 1, 15, 16, 31, 47, 48, 52] {
+                let own = &a[i * n * n..(i + 1) * n * n];
+                let alone = values(&dense(&[n, n], dtype, own).cholesky());
+                equal(&found.select(0, i as isize), &[n, n], &alone);
+                let back = product(&alone, &turned(&alone, [n, n]), [n, n, n]);
+                agree(&back, own, slack(dtype));
+            }
+            for at in [52, 37, 16, 5] {
+                a[(at + 1) * n * n - 1] = -1.0;
+                let factor = dense(&[53, n, n], dtype, &a).cholesky();
+                let error = factor.eval().expect_err("no factor").to_string();
+                let why = format!("matrix {at} of the batch is not positive definite");
+                assert!(error.contains(&why), "{error}");
+                assert!(error.contains(&format!("order {n}")), "{error}");
+            }
         }
     });
 }

@@ -8,6 +8,7 @@ mod float;
 mod lu;
 mod qr;
 mod row;
+mod small;
 mod svd;
 mod triangular;
 
@@ -17,6 +18,7 @@ pub use float::Float;
 pub use lu::lu;
 pub use qr::qr;
 pub use row::transposed;
+pub use small::{SMALL, cholesky_small};
 pub use svd::{Svd, svd};
 pub use triangular::{Triangular, solve};
 
@@ -39,6 +41,27 @@ pub enum Fault {
     Diverged,
 }
 
+/// The first matrix of a batch that has a fault, and the fault.
+#[derive(Default)]
+struct First(Mutex<Option<(usize, Fault)>>);
+
+impl First {
+    /// Matrix `at` has this fault.
+    fn note(&self, at: usize, fault: Fault) {
+        let mut first = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        if first.is_none_or(|(known, _)| at < known) {
+            *first = Some((at, fault));
+        }
+    }
+}
+
+impl From<First> for Result<(), (usize, Fault)> {
+    fn from(first: First) -> Self {
+        let first = first.0.into_inner().unwrap_or_else(|e| e.into_inner());
+        first.map_or(Ok(()), Err)
+    }
+}
+
 /// Calls `f(number, matrix)` on the results of a batch, each of `size` elements, which takes some `cost` operations.
 ///
 /// # Errors
@@ -49,18 +72,13 @@ pub fn each<T: Float>(
     cost: usize,
     f: impl Fn(usize, &mut [T]) -> Result<(), Fault> + Sync,
 ) -> Result<(), (usize, Fault)> {
-    let first: Mutex<Option<(usize, Fault)>> = Mutex::new(None);
+    let first = First::default();
     rows(out, size, cost, |start, block| {
         for (i, matrix) in block.chunks_exact_mut(size).enumerate() {
-            let Err(fault) = f(start + i, matrix) else {
-                continue;
-            };
-            let mut first = first.lock().unwrap_or_else(|e| e.into_inner());
-            if first.is_none_or(|(at, _)| start + i < at) {
-                *first = Some((start + i, fault));
+            if let Err(fault) = f(start + i, matrix) {
+                first.note(start + i, fault);
             }
         }
     });
-    let first = first.into_inner().unwrap_or_else(|e| e.into_inner());
-    first.map_or(Ok(()), Err)
+    first.into()
 }

@@ -6,7 +6,7 @@ use super::{check_dtype, cubic, failed, square, with_float};
 use crate::arg::{Arg, array};
 use crate::copy::{Dense, copied};
 use crate::cpu::dense::elements_mut;
-use crate::cpu::linalg::{Fault, cholesky, each};
+use crate::cpu::linalg::{Fault, SMALL, cholesky, cholesky_small, each};
 use crate::cuda;
 use crate::op::gradient::{Adjoint, Gradients, transposed};
 use crate::op::operator::{Inferred, OnDevice, Operator, facts, text};
@@ -45,7 +45,11 @@ impl Operator for Cholesky {
         with_float!(self.name(), dtype, T => {
             let all = elements_mut::<T>(&mut out)?;
             let count = all.len() / (n * n).max(1);
-            each(all, n * n, n * n * n / 3, |_, a| cholesky(a, n)).map_err(|e| failed(count, e))
+            let found = match n <= SMALL {
+                true => cholesky_small(all, n),
+                false => each(all, n * n, n * n * n / 3, |_, a| cholesky(a, n)),
+            };
+            found.map_err(|e| failed(count, e))
         })?;
         Ok(out)
     }
