@@ -10,6 +10,9 @@ fn equations_of_square_matrices() {
             (2, 3),
             (3, 1),
             (7, 2),
+            (9, 1),
+            (16, 4),
+            (17, 3),
             (48, 5),
             (49, 1),
             (130, 20),
@@ -25,6 +28,75 @@ fn equations_of_square_matrices() {
                 let most = solved.iter().fold(1f64, |most, x| most.max(x.abs()));
                 let back = product(&a, &solved, [n, n, k]);
                 agree(&back, &want, slack(dtype) * most * n as f64);
+            }
+        }
+    });
+}
+
+/// Several small systems are solved side by side: each has its own bits, and the first singular matrix is told.
+#[test]
+fn long_batches_of_small_systems() {
+    each(&WIDE, true, |dtype| {
+        for (n, k) in [
+            (1, 1),
+            (3, 2),
+            (4, 1),
+            (5, 3),
+            (8, 1),
+            (9, 2),
+            (16, 1),
+            (17, 1),
+        ] {
+            let mut a = batch(53, |seed| noise(n * n, seed + 7));
+            let b = noise(53 * n * k, 3);
+            let all = |a: &[f64], b: &[f64], batch: &[usize]| {
+                let a = dense(&[batch, &[n, n]].concat(), dtype, a);
+                let b = dense(&[batch, &[n, k]].concat(), dtype, b);
+                let turned = a.transpose(-1, -2);
+                vec![
+                    a.solve(&b),
+                    turned.solve(&b),
+                    a.solve_triangular(&b, false, true, false),
+                    a.solve_triangular(&b, true, true, true),
+                    a.inverse(),
+                    a.det(),
+                    a.slogdet().1,
+                ]
+            };
+            let found = all(&a, &b, &[53]);
+            for i in [0, 1, 15, 16, 31, 47, 48, 52] {
+                let (own, right) = (
+                    &a[i * n * n..(i + 1) * n * n],
+                    &b[i * n * k..(i + 1) * n * k],
+                );
+                // Products and sums of pivots have an order by the number of rows.
+                for (form, alone) in all(own, right, &[]).iter().enumerate() {
+                    let (found, want) = (found[form].select(0, i as isize), values(alone));
+                    match form < 5 {
+                        true => equal(&found, alone.dims(), &want),
+                        false => agree(&values(&found), &want, slack(dtype)),
+                    }
+                }
+                let solved = values(&found[0].select(0, i as isize));
+                let most = solved.iter().fold(1f64, |most, x| most.max(x.abs()));
+                let back = product(own, &solved, [n, n, k]);
+                agree(&back, right, slack(dtype) * most * n as f64);
+            }
+            // One matrix for all.
+            let one = dense(&[n, n], dtype, &a[..n * n]);
+            let right = dense(&[53, n, k], dtype, &b);
+            let shared = one.solve(&right);
+            let alone = one.solve(&right.select(0, 40));
+            equal(&shared.select(0, 40), &[n, k], &values(&alone));
+            for at in [52, 37, 16, 5] {
+                // A row of zeros is the last pivot's.
+                a[at * n * n..at * n * n + n].fill(0.0);
+                let error = all(&a, &b, &[53])[0]
+                    .eval()
+                    .expect_err("singular")
+                    .to_string();
+                let why = format!("matrix {at} of the batch is singular: pivot {n} is 0");
+                assert!(error.contains(&why), "{error}");
             }
         }
     });

@@ -18,7 +18,7 @@ pub use float::Float;
 pub use lu::lu;
 pub use qr::qr;
 pub use row::transposed;
-pub use small::{SMALL, cholesky_small};
+pub use small::{SMALL, SmallPacked, SmallTriangles, cholesky_small, lu_small};
 pub use svd::{Svd, svd};
 pub use triangular::{Triangular, solve};
 

@@ -1,11 +1,11 @@
 // Gaussian elimination with partial pivoting of columns `start` to `end` of matrices, at most NB, a block each (Golub and
-// Van Loan, Matrix Computations, 3.4). SUB columns at a time lie in shared memory. Rows are exchanged in these columns and in
-// the row of their numbers; `moves` says which rows of other columns go where: first those that go to the rows `start` to
-// `end`, then NB other places, -1 for none, and the rows that go there. Before this text stand T, the elements' type, SUB, and
-// ROWS, the rows of a thread.
+// Van Loan, Matrix Computations, 3.4). SUB columns at a time lie in registers, ROWS rows a thread, and in shared memory. Rows
+// are exchanged in these columns and in the order of rows. `moves` says how they are to be exchanged in the other columns: the
+// rows that go to `start` to `end`, then NB further places, -1 for none, and the rows that go there. Before this text stand T,
+// the elements' type, SUB, and ROWS.
 
 constexpr int NB = 32, SIDE_BY_SIDE = 8;
-// Numbers whose reciprocals take the place of divisions by them.
+// Divisions by numbers between these are products by reciprocals, which neither overflow nor lose digits there.
 constexpr T LEAST = sizeof(T) == 4 ? (T)1e-30 : (T)1e-290, MOST = sizeof(T) == 4 ? (T)1e30 : (T)1e290;
 
 struct FT_SYMBOL_args {
@@ -51,12 +51,13 @@ static __device__ __forceinline__ void ft_meet(int threads) {
   asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
 }
 
-// What a row of numbers in their order became by exchanges, by a warp: a lane's place has `own` then. Other places are `to`, -1 for
-// none, and have `from` then.
+// Where rows lie after exchanges. Among the exchanged rows, the place of a lane's number has row `own`. Each lane has one more
+// place, `to`, which has row `from`; -1 for none.
 struct ft_moves {
   int own, to, from;
 };
 
+// The exchanges of rows `first` to `first + count` with those `chosen`, one after another, followed by a warp.
 static __device__ ft_moves ft_exchanged(const int *chosen, int first, int count) {
   const int lane = threadIdx.x & 31;
   ft_moves m = {first + lane, -1, 0};

@@ -4,7 +4,7 @@
 // and AFTER.
 
 constexpr int NB = 32, PART = 8, TILE = 64, EACH = 4, THREADS = 256, FACTOR = 1, SOLVE = 2;
-// Numbers whose reciprocals are exact to the last place, as products by them are.
+// Divisions by numbers between these are products by reciprocals, which neither overflow nor lose digits there.
 constexpr T LEAST = sizeof(T) == 4 ? (T)1e-30 : (T)1e-290, MOST = sizeof(T) == 4 ? (T)1e30 : (T)1e290;
 
 // Where the element of a row and a column of a matrix lies.
@@ -68,8 +68,8 @@ static __device__ int ft_factor(T (*x)[NB + 4], T *a, long long row, int m) {
   return fault;
 }
 
-// Solves the equations of a column of m numbers, a multiple of PART, PART at a time. Row k of `factors` has column k of the triangle; products by
-// reciprocals of its diagonal take the place of divisions where these are not 0.
+// Solves the equations of a column of m numbers, a multiple of PART, PART at a time. Row k of `factors` has column k of the
+// triangle. `inverse` has the reciprocals of its diagonal, 0 where a division is needed.
 static __device__ void ft_solve(T (*factors)[NB + 4], const T *inverse, T *x, int stride, int m) {
   for (int first = 0; first < m; first += PART) {
     T e[PART];
@@ -96,7 +96,7 @@ static __device__ void ft_solve(T (*factors)[NB + 4], const T *inverse, T *x, in
 extern "C" __global__ void __launch_bounds__(THREADS) FT_SYMBOL(const __grid_constant__ FT_SYMBOL_args a) {
   __shared__ __align__(16) T left[NB][TILE + 1], right[NB][TILE + 1];
   const int t = threadIdx.x;
-  // A grid has fewer blocks than 32 bits number.
+  // The number of a block fits into 32 bits.
   const unsigned across = (unsigned)a.across, tiles = (unsigned)a.down * across;
   const unsigned matrix = blockIdx.x / tiles, tile = blockIdx.x - matrix * tiles, down_to = tile / across;
   const long long i0 = (long long)down_to * TILE, j0 = (long long)(tile - down_to * across) * TILE;

@@ -10,7 +10,9 @@ use super::{
 use crate::arg::{Arg, array};
 use crate::copy::{Dense, contiguous};
 use crate::cpu::dense::{elements, elements_mut};
-use crate::cpu::linalg::{Fault, Float, PACKED_HEAD, Triangular, each, lu, solve};
+use crate::cpu::linalg::{
+    Fault, Float, PACKED_HEAD, SMALL, SmallPacked, Triangular, each, lu, lu_small, solve,
+};
 use crate::cuda;
 use crate::op::gradient::{Adjoint, Gradients, expanded, transposed};
 use crate::op::operator::{Inferred, OnDevice, Operator, facts, text};
@@ -68,6 +70,12 @@ impl Operator for Lu {
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         let (x, n) = (array(args, 0)?, shape.last().copied().unwrap_or(0));
         with_float!(self.name(), dtype, T => {
+            if n <= SMALL {
+                let x = contiguous(x)?;
+                let mut out = Array::empty(x.buffer.device(), shape.clone(), dtype)?;
+                lu_small(elements::<T>(&x)?, elements_mut::<T>(&mut out)?, n);
+                return Ok(out);
+            }
             factorised::<T>(x, shape, (n * n, (HEAD + n) * n), n * n * n, |x, out| {
                 let (head, factors) = out.split_at_mut(HEAD * n);
                 let (order, signs) = head.split_at_mut(n);
@@ -173,6 +181,16 @@ impl Operator for LuSolve {
         let of = spread(&factors.shape()[..from - 2], &shape[..rank - 2]);
         with_float!(self.name(), dtype, T => {
             let (factors, size) = (elements::<T>(&factors)?, (HEAD + n) * n);
+            if n <= SMALL {
+                let packed = SmallPacked {
+                    elements: factors,
+                    of: &of,
+                    n,
+                    transposed: self.transposed,
+                };
+                let found = packed.solve(elements_mut::<T>(&mut out)?, k);
+                return found.map(|()| out).map_err(|e| failed(of.len(), e));
+            }
             let one = |i: usize, x: &mut [T]| {
                 equations(&factors[of[i] * size..(of[i] + 1) * size], n, x, k, self.transposed)
             };

@@ -1,15 +1,11 @@
-//! Cholesky's factorisation of batches of small matrices: a vector has an element of each of several matrices.
+//! Cholesky's factorisation.
 
-use super::{Fault, First, Float};
+use super::{Lane, SIDE, by_rows, load, store};
 use crate::cpu::dense::rows;
-use crate::cpu::isa::{Loop, dispatch};
+use crate::cpu::isa::Loop;
+use crate::cpu::linalg::{Fault, First, Float};
 
-/// Rows of a small matrix at most.
-pub const SMALL: usize = 16;
-/// Matrices side by side.
-const SIDE: usize = 16;
-
-/// The lower factors in place of matrices of `n` rows, at most [`SMALL`], of which the lower triangles are read.
+/// The lower factors in place of matrices of `n` rows, at most [`SMALL`](super::SMALL), of which the lower triangles are read.
 ///
 /// # Errors
 /// The first matrix that is not positive definite, and how.
@@ -17,11 +13,7 @@ pub fn cholesky_small<T: Float>(all: &mut [T], n: usize) -> Result<(), (usize, F
     let first = First::default();
     rows(all, n * n, n * n * n / 3, |start, block| {
         for (i, matrices) in block.chunks_mut(SIDE * n * n).enumerate() {
-            let faults = match n {
-                0..=4 => dispatch(Small::<T, 4> { matrices, n }),
-                5..=8 => dispatch(Small::<T, 8> { matrices, n }),
-                _ => dispatch(Small::<T, SMALL> { matrices, n }),
-            };
+            let faults = by_rows!(n, Small::<T> { matrices, n });
             for (lane, &order) in faults.iter().enumerate().filter(|(_, order)| **order > 0) {
                 first.note(start + i * SIDE + lane, Fault::NotPositive(order));
             }
@@ -43,21 +35,14 @@ impl<T: Float, const N: usize> Loop for Small<'_, T, N> {
     #[inline(always)]
     fn run(self) -> [usize; SIDE] {
         let n = self.n;
-        // Places without a matrix have ones.
         let mut x = [[[T::ONE; SIDE]; N]; N];
-        for (lane, matrix) in self.matrices.chunks_exact(n * n).enumerate() {
-            for (x, row) in x.iter_mut().zip(matrix.chunks_exact(n)) {
-                for (x, &element) in x.iter_mut().zip(row) {
-                    x[lane] = element;
-                }
-            }
-        }
+        load(&mut x, self.matrices.chunks_exact(n * n), n);
         let mut faults = [0; SIDE];
         for j in 0..n {
             // The row of the factor as far as it is known.
             let known = x[j];
             for row in &mut x[j..n] {
-                let mut sum = [T::ZERO; SIDE];
+                let mut sum: Lane<T> = [T::ZERO; SIDE];
                 for (own, known) in row.iter().zip(&known[..j]) {
                     for l in 0..SIDE {
                         sum[l] = sum[l] + own[l] * known[l];
@@ -86,14 +71,7 @@ impl<T: Float, const N: usize> Loop for Small<'_, T, N> {
             x[j][j] = roots;
             x[j][j + 1..].fill([T::ZERO; SIDE]);
         }
-        let matrices = self.matrices.chunks_exact_mut(n * n);
-        for (lane, matrix) in matrices.enumerate() {
-            for (x, row) in x.iter().zip(matrix.chunks_exact_mut(n)) {
-                for (x, element) in x.iter().zip(row) {
-                    *element = x[lane];
-                }
-            }
-        }
+        store(&x, self.matrices.chunks_exact_mut(n * n), n);
         // Places without a matrix are no faults.
         faults[self.matrices.len() / (n * n)..].fill(0);
         faults
