@@ -18,7 +18,7 @@ pub use float::Float;
 pub use lu::lu;
 pub use qr::qr;
 pub use row::transposed;
-pub use small::{SMALL, SmallPacked, SmallTriangles, cholesky_small, lu_small};
+pub use small::{SMALL, SmallEquations, SmallForm, cholesky_small, lu_small};
 pub use svd::{Svd, svd};
 pub use triangular::{Triangular, solve};
 
@@ -53,11 +53,10 @@ impl First {
             *first = Some((at, fault));
         }
     }
-}
 
-impl From<First> for Result<(), (usize, Fault)> {
-    fn from(first: First) -> Self {
-        let first = first.0.into_inner().unwrap_or_else(|e| e.into_inner());
+    /// It as an error, if there is one.
+    fn result(self) -> Result<(), (usize, Fault)> {
+        let first = self.0.into_inner().unwrap_or_else(|e| e.into_inner());
         first.map_or(Ok(()), Err)
     }
 }
@@ -80,5 +79,5 @@ pub fn each<T: Float>(
             }
         }
     });
-    first.into()
+    first.result()
 }

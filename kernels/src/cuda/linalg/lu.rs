@@ -37,7 +37,7 @@ struct Panel {
 /// [`PANEL_THREADS`] has 64 a thread.
 fn panels(dtype: DType) -> Vec<Panel> {
     let of = |(columns, rows)| Panel { columns, rows };
-    let single = [(8, 2), (8, 4), (4, 8), (2, 16), (1, 32)];
+    let single = [(8, 2), (8, 4), (4, 8), (2, 16)];
     let double = [(8, 2), (4, 4), (2, 8), (1, 16)];
     match dtype {
         DType::F32 => single.map(of).to_vec(),

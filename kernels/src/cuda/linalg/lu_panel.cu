@@ -133,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(1024) FT_SYMBOL(const __grid_consta
         ft_meet(threads);
         const Key key = lane < workers ? keys[lane] : 0, of_all = ft_greatest(key);
         const unsigned found = ~ft_most(lane < workers && key == of_all ? ~places[lane] : 0);
-        // Nothing is greater than NaN.
+        // In a column of NaN a row is its own pivot.
         const int pivot = found == NONE ? row : (int)found;
         if (t == 0) chosen[row] = pivot;
         // The pivot's row, and the row that takes its place.

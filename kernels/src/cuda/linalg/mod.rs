@@ -32,8 +32,7 @@ fn text(dtype: DType, constants: &str, text: &str) -> KernelSource {
 
 /// A text that copies by the threads of a block.
 fn moving(dtype: DType, constants: &str, text: &str) -> KernelSource {
-    let head = format!("typedef {} T;\n{constants}", scalar_type(dtype));
-    source(&[&head, MOVE, text])
+    self::text(dtype, &[constants, MOVE].concat(), text)
 }
 
 /// Every source for every type.

@@ -11,7 +11,8 @@ use crate::arg::{Arg, array};
 use crate::copy::{Dense, contiguous};
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::linalg::{
-    Fault, Float, PACKED_HEAD, SMALL, SmallPacked, Triangular, each, lu, lu_small, solve,
+    Fault, Float, PACKED_HEAD as HEAD, SMALL, SmallEquations, SmallForm, Triangular, each, lu,
+    lu_small, solve,
 };
 use crate::cuda;
 use crate::op::gradient::{Adjoint, Gradients, expanded, transposed};
@@ -19,9 +20,6 @@ use crate::op::operator::{Inferred, OnDevice, Operator, facts, text};
 use crate::op::{ArgSort, Gather, Select, Unsqueeze};
 use crate::{ArgMeta, Array, BinaryOp, Class, Op, OpBuilder, OpBuilderExt, ValueId};
 use ferrotrace_runtime::{DType, Device, Error, Result, Shape};
-
-/// Rows in front of the factors: the order, and the signs.
-pub const HEAD: usize = PACKED_HEAD;
 
 /// The factors of square matrices with rows exchanged: P·A = L·U. `[.., n, n]` gives `[.., 2 + n, n]`: first which row of A
 /// each row is, as numbers; then −1 where a step exchanged rows, else 1; then U, with L below it, whose diagonal is 1.
@@ -182,13 +180,11 @@ impl Operator for LuSolve {
         with_float!(self.name(), dtype, T => {
             let (factors, size) = (elements::<T>(&factors)?, (HEAD + n) * n);
             if n <= SMALL {
-                let packed = SmallPacked {
-                    elements: factors,
-                    of: &of,
-                    n,
+                let form = SmallForm::Packed {
                     transposed: self.transposed,
                 };
-                let found = packed.solve(elements_mut::<T>(&mut out)?, k);
+                let equations = SmallEquations { elements: factors, of: &of, n, form };
+                let found = equations.solve(elements_mut::<T>(&mut out)?, k);
                 return found.map(|()| out).map_err(|e| failed(of.len(), e));
             }
             let one = |i: usize, x: &mut [T]| {

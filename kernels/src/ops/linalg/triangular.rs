@@ -5,7 +5,7 @@ use super::{check_dtype, solutions, spread, square, with_float};
 use crate::arg::{Arg, array};
 use crate::copy::{Dense, contiguous, copied, copied_on};
 use crate::cpu::dense::{elements, elements_mut};
-use crate::cpu::linalg::{SMALL, SmallTriangles, Triangular, each, solve};
+use crate::cpu::linalg::{SMALL, SmallEquations, SmallForm, Triangular, each, solve};
 use crate::cuda;
 use crate::op::gradient::{Adjoint, Gradients, transposed};
 use crate::op::operator::{Inferred, OnDevice, Operator, facts, text};
@@ -85,9 +85,10 @@ impl Operator for SolveTriangular {
         with_float!(self.name(), dtype, T => {
             let a = elements::<T>(&a)?;
             if n <= SMALL {
-                let of = &of[..];
-                SmallTriangles { elements: a, of, n, form }.solve(elements_mut::<T>(&mut out)?, k);
-                return Ok(out);
+                let form = SmallForm::Triangle(form);
+                let equations = SmallEquations { elements: a, of: &of, n, form };
+                let found = equations.solve(elements_mut::<T>(&mut out)?, k);
+                return found.map(|()| out).map_err(|_| Error::internal("no fault"));
             }
             let one = |i: usize, x: &mut [T]| {
                 solve(&a[of[i] * n * n..(of[i] + 1) * n * n], n, x, k, form);

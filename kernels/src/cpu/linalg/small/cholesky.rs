@@ -19,7 +19,7 @@ pub fn cholesky_small<T: Float>(all: &mut [T], n: usize) -> Result<(), (usize, F
             }
         }
     });
-    first.into()
+    first.result()
 }
 
 /// At most [`SIDE`] matrices of `n` rows, at most `N`.

@@ -1,49 +1,74 @@
 //! Equations by factors and by triangles.
 
-use super::{Lane, SIDE, by_rows, load};
+use super::{Lane, Matrices, SIDE, by_rows, load};
 use crate::cpu::dense::rows;
 use crate::cpu::isa::Loop;
-use crate::cpu::linalg::{Fault, First, Float, PACKED_HEAD as HEAD, Triangular};
+use crate::cpu::linalg::{Fault, First, Float, PACKED_HEAD, Triangular};
 
-/// Packed factors of matrices of `n` rows, at most [`SMALL`](super::SMALL).
+/// What equations are solved by.
 #[derive(Clone, Copy, Debug)]
-pub struct SmallPacked<'a, T> {
-    /// All elements.
+pub enum SmallForm {
+    /// A triangle of a matrix.
+    Triangle(Triangular),
+    /// Packed factors.
+    Packed {
+        /// Whether equations are those of the matrix with rows and columns exchanged.
+        transposed: bool,
+    },
+}
+
+/// Equations by matrices of `n` rows, at most [`SMALL`](super::SMALL).
+#[derive(Clone, Copy, Debug)]
+pub struct SmallEquations<'a, T> {
+    /// The matrices, or their packed factors.
     pub elements: &'a [T],
     /// Which matrix the equations of each result are of.
     pub of: &'a [usize],
     /// Rows of a matrix.
     pub n: usize,
-    /// Whether equations are those of the matrices with rows and columns exchanged.
-    pub transposed: bool,
+    /// What they are solved by.
+    pub form: SmallForm,
 }
 
-impl<T: Float> SmallPacked<'_, T> {
-    /// Solves equations of `k` right-hand sides in place of these, by the factors.
+impl<'a, T: Float> SmallEquations<'a, T> {
+    /// Solves for `k` right-hand sides in place of these.
     ///
     /// # Errors
-    /// The first matrix that is singular, and its first pivot that is 0.
+    /// The first matrix whose factors have a pivot of 0, and which.
     pub fn solve(self, x: &mut [T], k: usize) -> Result<(), (usize, Fault)> {
         let (n, first) = (self.n, First::default());
         rows(x, n * k, 2 * n * n * k, |start, block| {
             for (i, x) in block.chunks_mut(SIDE * n * k).enumerate() {
                 let at = start + i * SIDE;
-                let count = x.len() / (n * k);
-                let of = &self.of[at..at + count];
-                let packed = SmallPacked { of, ..self };
-                let faults = by_rows!(n, Solve::<T> { packed, x, k });
+                let of = &self.of[at..at + x.len() / (n * k)];
+                let equations = SmallEquations { of, ..self };
+                let faults = by_rows!(n, Solve::<T> { equations, x, k });
                 for (lane, &pivot) in faults.iter().enumerate().filter(|(_, pivot)| **pivot > 0) {
                     first.note(at + lane, Fault::Singular(pivot));
                 }
             }
         });
-        first.into()
+        first.result()
+    }
+
+    /// Rows in front of a matrix's elements.
+    fn head(&self) -> usize {
+        match self.form {
+            SmallForm::Triangle(_) => 0,
+            SmallForm::Packed { .. } => PACKED_HEAD,
+        }
+    }
+
+    /// All elements of a matrix, with those in front.
+    fn matrix(&self, at: usize) -> &'a [T] {
+        let size = (self.head() + self.n) * self.n;
+        &self.elements[at * size..(at + 1) * size]
     }
 }
 
-/// Equations by the factors of at most [`SIDE`] matrices.
+/// Equations by at most [`SIDE`] matrices.
 struct Solve<'a, T, const N: usize> {
-    packed: SmallPacked<'a, T>,
+    equations: SmallEquations<'a, T>,
     x: &'a mut [T],
     k: usize,
 }
@@ -54,130 +79,76 @@ impl<T: Float, const N: usize> Loop for Solve<'_, T, N> {
 
     #[inline(always)]
     fn run(self) -> [usize; SIDE] {
-        let SmallPacked {
-            elements,
-            of,
+        let (equations, k) = (self.equations, self.k);
+        let SmallEquations { of, n, form, .. } = equations;
+        let head = equations.head() * n;
+        let mut f = [[[T::ONE; SIDE]; N]; N];
+        load(
+            &mut f,
+            of.iter().map(|&at| &equations.matrix(at)[head..]),
             n,
-            transposed,
-        } = self.packed;
-        let (size, k) = ((HEAD + n) * n, self.k);
-        let matrix = |at: &usize| &elements[at * size..(at + 1) * size];
-        let mut f = [[[T::ONE; SIDE]; N]; N];
-        load(&mut f, of.iter().map(|at| &matrix(at)[HEAD * n..]), n);
-        let mut faults = [0; SIDE];
-        for j in (0..n).rev() {
-            for l in 0..SIDE {
-                faults[l] = if f[j][j][l] == T::ZERO {
-                    j + 1
-                } else {
-                    faults[l]
-                };
-            }
-        }
+        );
+        // Rows of the right-hand side are given, or rows of the result are put, in the order of the factors.
+        let (given, put) = match form {
+            SmallForm::Triangle(_) => (false, false),
+            SmallForm::Packed { transposed } => (!transposed, transposed),
+        };
+        let place = |ordered: bool, at: usize, i: usize| match ordered {
+            true => equations.matrix(at)[i].to_f64() as usize,
+            false => i,
+        };
         for column in 0..k {
             let mut x = [[T::ZERO; SIDE]; N];
-            for ((lane, given), at) in self.x.chunks_exact(n * k).enumerate().zip(of) {
-                let order = matrix(at);
+            for ((lane, from), &at) in self.x.chunks_exact(n * k).enumerate().zip(of) {
                 for (i, x) in x[..n].iter_mut().enumerate() {
-                    let from = if transposed {
-                        i
-                    } else {
-                        order[i].to_f64() as usize
-                    };
-                    x[lane] = given[from * k + column];
+                    x[lane] = from[place(given, at, i) * k + column];
                 }
             }
-            if transposed {
-                forward(&mut x[..n], |i, j| &f[j][i], true);
-                backward(&mut x[..n], |i, j| &f[j][i], false);
-            } else {
-                forward(&mut x[..n], |i, j| &f[i][j], false);
-                backward(&mut x[..n], |i, j| &f[i][j], true);
-            }
-            for ((lane, out), at) in self.x.chunks_exact_mut(n * k).enumerate().zip(of) {
-                let order = matrix(at);
+            substitute(&f, &mut x[..n], form);
+            for ((lane, to), &at) in self.x.chunks_exact_mut(n * k).enumerate().zip(of) {
                 for (i, x) in x[..n].iter().enumerate() {
-                    let to = if transposed {
-                        order[i].to_f64() as usize
-                    } else {
-                        i
-                    };
-                    out[to * k + column] = x[lane];
+                    to[place(put, at, i) * k + column] = x[lane];
                 }
             }
         }
-        faults
+        match form {
+            SmallForm::Triangle(_) => [0; SIDE],
+            SmallForm::Packed { .. } => zeros(&f, n),
+        }
     }
 }
 
-/// Triangular matrices of `n` rows, at most [`SMALL`](super::SMALL).
-#[derive(Clone, Copy, Debug)]
-pub struct SmallTriangles<'a, T> {
-    /// All elements.
-    pub elements: &'a [T],
-    /// Which matrix the equations of each result are of.
-    pub of: &'a [usize],
-    /// Rows of a matrix.
-    pub n: usize,
-    /// What is read of them.
-    pub form: Triangular,
-}
-
-impl<T: Float> SmallTriangles<'_, T> {
-    /// Solves equations of `k` right-hand sides in place of these.
-    pub fn solve(self, x: &mut [T], k: usize) {
-        let n = self.n;
-        rows(x, n * k, n * n * k, |start, block| {
-            for (i, x) in block.chunks_mut(SIDE * n * k).enumerate() {
-                let at = start + i * SIDE;
-                let of = &self.of[at..at + x.len() / (n * k)];
-                let triangles = SmallTriangles { of, ..self };
-                by_rows!(n, Substitute::<T> { triangles, x, k });
+/// The first zero on each diagonal, counted from 1; 0 where none is.
+#[inline(always)]
+fn zeros<T: Float, const N: usize>(f: &Matrices<T, N>, n: usize) -> [usize; SIDE] {
+    let mut found = [0; SIDE];
+    for j in (0..n).rev() {
+        for (found, &pivot) in found.iter_mut().zip(&f[j][j]) {
+            if pivot == T::ZERO {
+                *found = j + 1;
             }
-        });
+        }
     }
+    found
 }
 
-/// Equations by at most [`SIDE`] triangles.
-struct Substitute<'a, T, const N: usize> {
-    triangles: SmallTriangles<'a, T>,
-    x: &'a mut [T],
-    k: usize,
-}
-
-impl<T: Float, const N: usize> Loop for Substitute<'_, T, N> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let (
-            SmallTriangles {
-                elements,
-                of,
-                n,
-                form,
-            },
-            k,
-        ) = (self.triangles, self.k);
-        let matrices = of.iter().map(|at| &elements[at * n * n..(at + 1) * n * n]);
-        let mut f = [[[T::ONE; SIDE]; N]; N];
-        load(&mut f, matrices, n);
-        for column in 0..k {
-            let mut x = [[T::ZERO; SIDE]; N];
-            for (lane, given) in self.x.chunks_exact(n * k).enumerate() {
-                for (i, x) in x[..n].iter_mut().enumerate() {
-                    x[lane] = given[i * k + column];
-                }
-            }
-            match form.upper {
-                true => backward(&mut x[..n], |i, j| &f[i][j], !form.unit),
-                false => forward(&mut x[..n], |i, j| &f[i][j], !form.unit),
-            }
-            for (lane, out) in self.x.chunks_exact_mut(n * k).enumerate() {
-                for (i, x) in x[..n].iter().enumerate() {
-                    out[i * k + column] = x[lane];
-                }
-            }
+/// Solves for one right-hand side.
+#[inline(always)]
+fn substitute<T: Float, const N: usize>(f: &Matrices<T, N>, x: &mut [Lane<T>], form: SmallForm) {
+    match form {
+        SmallForm::Triangle(Triangular { upper: false, unit }) => {
+            forward(x, |i, j| &f[i][j], !unit);
+        }
+        SmallForm::Triangle(Triangular { upper: true, unit }) => {
+            backward(x, |i, j| &f[i][j], !unit);
+        }
+        SmallForm::Packed { transposed: false } => {
+            forward(x, |i, j| &f[i][j], false);
+            backward(x, |i, j| &f[i][j], true);
+        }
+        SmallForm::Packed { transposed: true } => {
+            forward(x, |i, j| &f[j][i], true);
+            backward(x, |i, j| &f[j][i], false);
         }
     }
 }

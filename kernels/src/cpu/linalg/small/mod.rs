@@ -6,7 +6,7 @@ mod equations;
 mod lu;
 
 pub use cholesky::cholesky_small;
-pub use equations::{SmallPacked, SmallTriangles};
+pub use equations::{SmallEquations, SmallForm};
 pub use lu::lu_small;
 
 use super::Float;
