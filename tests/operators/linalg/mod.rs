@@ -1,7 +1,9 @@
 //! Linear algebra in both modes: residuals in binary64, and numbers that NumPy gave.
 
+mod elimination;
 mod equations;
 mod factors;
+mod general;
 mod refusals;
 
 use crate::forms::*;

@@ -38,6 +38,8 @@ fn what_the_numbers_refuse() {
     told("eigh", &["not finite"], || nan.eigh().0);
     told("eigh", &["not finite"], || nan.eigh().1);
     told("eigvalsh", &["not finite"], || nan.eigvalsh());
+    told("eig", &["not finite"], || nan.eig().1);
+    told("eigvals", &["not finite"], || nan.eigvals());
     told("svd", &["not finite"], || nan.svd().2);
     told("svdvals", &["not finite"], || nan.svdvals());
     // The first of a batch is told; what does not depend on it is computed.
@@ -74,7 +76,7 @@ type Unary = fn(&Tensor) -> Tensor;
 #[test]
 fn what_recording_refuses() {
     both(|| {
-        let calls: [(&str, Unary); 12] = [
+        let calls: [(&str, Unary); 17] = [
             ("cholesky", |x| x.cholesky()),
             ("cholesky_solve", |x| x.cholesky_solve(x)),
             ("solve_triangular", |x| {
@@ -86,9 +88,14 @@ fn what_recording_refuses() {
             ("slogdet", |x| x.slogdet().1),
             ("matrix_power", |x| x.matrix_power(-2)),
             ("eigh", |x| x.eigh().1),
+            ("eig", |x| x.eig().1),
+            ("eigvals", |x| x.eigvals()),
+            ("matrix_exp", |x| x.matrix_exp()),
             ("eigvalsh", |x| x.eigvalsh()),
             ("svd", |x| x.svd().1),
             ("pinv", |x| x.pinv()),
+            ("lu", |x| x.lu().1),
+            ("lu_factor", |x| x.lu_factor().1),
         ];
         for (i, (name, call)) in calls.into_iter().enumerate() {
             let remedy = format!("{name} does not take i64: to_dtype(DType::F32) first");
@@ -100,7 +107,7 @@ fn what_recording_refuses() {
                 name,
                 "[2] is no matrix",
             );
-            if i < 10 {
+            if i < 13 {
                 let wide = call(&dense(&[2, 3], F32, &[1.0; 6]));
                 refused(&wide, name, "is not square");
             }
@@ -109,6 +116,12 @@ fn what_recording_refuses() {
         let b = dense(&[3, 2], F64, &[1.0; 6]);
         refused(&b.matrix_power(2), "matrix_power", "3 by 2");
         refused(&x.solve(&b), "solve", "2 equations of 3 numbers");
+        let tau = dense(&[3], F64, &[1.0; 3]);
+        refused(
+            &b.householder_product(&tau),
+            "householder_product",
+            "3 reflections",
+        );
         refused(&x.lstsq(&b), "lstsq", "2 equations of 3 numbers");
         refused(&b.t().lstsq(&x), "lstsq", "2 by 3 has fewer rows");
         let (many, others) = (x.expand([2, 2, 2]), b.expand([3, 3, 2]).narrow(1, 0, 2));

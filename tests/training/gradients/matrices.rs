@@ -146,6 +146,70 @@ fn eigenvectors() {
     }
 }
 
+/// Values and vectors as complex numbers, of which a phase does not change the results.
+#[test]
+fn general_eigenvectors() {
+    let weights = |x: &Tensor| Tensor::arange(1, 4, 1, F64, &x.device()).unsqueeze(-1);
+    // Eigenvalues that lie close have gradients of vectors that differences do not tell.
+    let apart = |x: &Tensor| x + Tensor::from_slice(&[0.0, 2.0, -3.0], 3, &x.device()).diag(0);
+    // Functions of all eigenvalues, in whatever order.
+    let powers = |w: &Tensor| {
+        let (x, y) = (w.select(-1, 0), w.select(-1, 1));
+        let square = x.square() - y.square();
+        (x * 0.3).exp() * (&y * 0.3).cos() + square * y.square()
+    };
+    agree(&[
+        wide("eigvals", &[&sample(&[2, 3, 3])], move |t| {
+            powers(&t[0].eigvals()).sum(-1)
+        }),
+        wide("values", &[&sample(&[4, 4])], move |t| {
+            powers(&t[0].eig().0).sum(-1)
+        }),
+        wide("vectors", &[&sample(&[3, 3])], move |t| {
+            let v = apart(&t[0]).eig().1.complex_abs();
+            (&v * weights(&v)).square().sum(-2).sort(-1, false).0
+        }),
+        wide("both", &[&sample(&[2, 3, 3])], move |t| {
+            let (w, v) = apart(&t[0]).eig();
+            (v.complex_abs().square() * powers(&w).unsqueeze(-2)).sum(-1)
+        }),
+    ]);
+}
+
+#[test]
+fn exponentials() {
+    agree(&[
+        wide("small", &[&sample(&[2, 3, 3])], |t| t[0].matrix_exp()),
+        wide("squared", &[&sample(&[3, 3])], |t| {
+            (&t[0] * 3.0).matrix_exp() * 0.01
+        }),
+        wide("no rows", &[&sample(&[2, 0, 0])], |t| t[0].matrix_exp()),
+    ]);
+}
+
+#[test]
+fn eliminations() {
+    let all = |t: &[Tensor]| {
+        let (p, l, u) = t[0].lu();
+        joined(&[&p, &l, &u])
+    };
+    agree(&[
+        wide("square", &[&sample(&[2, 3, 3])], all),
+        wide("tall", &[&sample(&[4, 2])], all),
+        wide("wide", &[&sample(&[2, 4])], all),
+        wide("lu_factor", &[&sample(&[3, 3])], |t| t[0].lu_factor().0),
+        wide("lu_solve", &[&sample(&[2, 3, 3]), &sample(&[3, 2])], |t| {
+            let (factors, pivots) = near_one(&t[0]).lu_factor();
+            factors.lu_solve(&pivots, &t[1])
+        }),
+        wide(
+            "reflections",
+            &[&sample(&[2, 4, 3]), &sample(&[2, 3])],
+            |t| t[0].householder_product(&t[1]),
+        ),
+    ]);
+}
+
 #[test]
 fn singular_vectors() {
     let all = |t: &[Tensor]| {

@@ -72,3 +72,27 @@ pub fn panel<T: Float>(a: &[T], row: usize, from: usize, to: usize) -> Vec<T> {
     let rows = a.chunks_exact(row.max(1));
     rows.flat_map(|r| r[from..to].iter().copied()).collect()
 }
+
+/// Writes the product of two matrices of `n` rows and columns.
+pub fn product<T: Float>(left: &[T], right: &[T], n: usize, out: &mut [T]) {
+    let one = |first: usize, tile: &mut [T]| {
+        let sizes = Sizes {
+            m: tile.len() / n,
+            n,
+            k: n,
+        };
+        let left = View::dense(&left[first * n..], n);
+        let product = multiply(sizes, left, View::dense(right, n), tile, n, false);
+        product.expect("both operands are as long as the tile's sizes say");
+    };
+    let whole = if n == 0 { 0 } else { n / TILE * TILE };
+    let (tiles, rest) = out.split_at_mut(whole * n);
+    rows(tiles, TILE * n, TILE * n * n, |first, tiles| {
+        for (i, tile) in tiles.chunks_exact_mut(TILE * n).enumerate() {
+            one((first + i) * TILE, tile);
+        }
+    });
+    if !rest.is_empty() {
+        one(whole, rest);
+    }
+}

@@ -6,20 +6,19 @@ use super::row::{add, pair};
 use crate::cpu::view::View;
 
 /// Factors a matrix of `n` rows in place: L without its diagonal, of ones, below U. `order` gets which row of the matrix each
-/// row was, `signs` −1 where a step exchanged rows, else 1. A column of zeros is left as it is.
-pub fn lu<T: Float>(a: &mut [T], n: usize, order: &mut [usize], signs: &mut [T]) {
+/// row was, `exchanged` the row that each step exchanged with its own. A column of zeros is left as it is.
+pub fn lu<T: Float>(a: &mut [T], n: usize, order: &mut [usize], exchanged: &mut [usize]) {
     order.iter_mut().enumerate().for_each(|(i, at)| *at = i);
-    signs.fill(T::ONE);
     for start in (0..n).step_by(BLOCK) {
         let end = (start + BLOCK).min(n);
-        for (j, sign) in signs.iter_mut().enumerate().take(end).skip(start) {
+        for (j, exchanged) in exchanged.iter_mut().enumerate().take(end).skip(start) {
             let pivot = greatest(a, n, j);
             if pivot != j {
                 let (x, y) = pair(a, n, j, pivot);
                 x.swap_with_slice(y);
                 order.swap(j, pivot);
-                *sign = -T::ONE;
             }
+            *exchanged = pivot;
             eliminate(a, n, j, end);
         }
         for i in start + 1..end {

@@ -3,7 +3,9 @@
 
 mod block;
 mod cholesky;
+mod eig;
 mod eigh;
+mod exponential;
 mod float;
 mod lu;
 mod qr;
@@ -13,7 +15,9 @@ mod svd;
 mod triangular;
 
 pub use cholesky::cholesky;
+pub use eig::{Eig, eig};
 pub use eigh::eigh;
+pub use exponential::exponential;
 pub use float::Float;
 pub use lu::lu;
 pub use qr::qr;
@@ -25,7 +29,7 @@ pub use triangular::{Triangular, solve};
 use super::dense::rows;
 use std::sync::Mutex;
 
-/// Rows in front of packed factors: the order of rows, and the signs.
+/// Rows in front of packed factors: the order of rows, and the exchanges.
 pub const PACKED_HEAD: usize = 2;
 
 /// Why a matrix has no such factors.

@@ -89,9 +89,9 @@ extern "C" __global__ void __launch_bounds__(1024) FT_SYMBOL(const __grid_consta
   __shared__ int chosen[NB], moved[2 * SUB], sources[2 * SUB];
   const int t = threadIdx.x, lane = t & 31, warp = t >> 5, warps = blockDim.x >> 5;
   const long long n = a.n;
-  T *order = a.packed + blockIdx.x * (n + 2) * n, *signs = order + n;
+  T *order = a.packed + blockIdx.x * (n + 2) * n, *exchanged = order + n;
   // Rows and columns are counted from the panel's corner.
-  T *x = signs + n + a.start * (n + 1), *panel = (T *)memory;
+  T *x = exchanged + n + a.start * (n + 1), *panel = (T *)memory;
   const int rows = (int)(n - a.start), width = (int)(a.end - a.start);
   // Neighbouring elements of a row and of a column of the panel lie in different banks.
   const int stride = (rows + 31) / 32 * 32 + 32 / SUB;
@@ -253,7 +253,7 @@ extern "C" __global__ void __launch_bounds__(1024) FT_SYMBOL(const __grid_consta
   __syncwarp();
   if (lane < width) {
     order[start + lane] = number;
-    if (chosen[lane] != lane) signs[start + lane] = (T)-1;
+    exchanged[start + lane] = (T)(start + chosen[lane]);
   }
   if (to >= 0) order[start + to] = further;
 }

@@ -2,7 +2,7 @@
 
 use super::triangular::SolveTriangular;
 use crate::op::gradient::transposed;
-use crate::op::{Iota, Narrow, Triangle};
+use crate::op::{Cat, Iota, Narrow, Triangle};
 use crate::{BinaryOp, Composite, Op, OpBuilder, OpBuilderExt, UnaryOp, ValueId};
 use ferrotrace_runtime::{Result, Shape};
 
@@ -70,10 +70,26 @@ pub(super) fn rows(b: &mut dyn OpBuilder, x: ValueId, start: usize, len: usize) 
     b.push(Op::Narrow(Narrow { dim, start, len }), &[x.into()])
 }
 
-/// The first `len` columns.
-pub(super) fn columns(b: &mut dyn OpBuilder, x: ValueId, len: usize) -> Result<ValueId> {
+/// `len` columns from `start` on.
+pub(super) fn columns(
+    b: &mut dyn OpBuilder,
+    x: ValueId,
+    start: usize,
+    len: usize,
+) -> Result<ValueId> {
     let dim = b.shape(x).rank() - 1;
-    b.push(Op::Narrow(Narrow { dim, start: 0, len }), &[x.into()])
+    let start = start as isize;
+    b.push(Op::Narrow(Narrow { dim, start, len }), &[x.into()])
+}
+
+/// A matrix of four blocks, row by row.
+pub(super) fn joined(b: &mut dyn OpBuilder, blocks: [[ValueId; 2]; 2]) -> Result<ValueId> {
+    let rank = b.shape(blocks[0][0]).rank();
+    let mut join =
+        |x: ValueId, y: ValueId, dim: usize| b.push(Op::Cat(Cat { dim }), &[x.into(), y.into()]);
+    let [[a, c], [d, e]] = blocks;
+    let (above, below) = (join(a, c, rank - 1)?, join(d, e, rank - 1)?);
+    join(above, below, rank - 2)
 }
 
 /// Whether an element of a square matrix of `n` rows is on the diagonal.

@@ -22,7 +22,7 @@ use crate::{ArgMeta, Array, BinaryOp, Class, Op, OpBuilder, OpBuilderExt, ValueI
 use ferrotrace_runtime::{DType, Device, Error, Result, Shape};
 
 /// The factors of square matrices with rows exchanged: P·A = L·U. `[.., n, n]` gives `[.., 2 + n, n]`: first which row of A
-/// each row is, as numbers; then −1 where a step exchanged rows, else 1; then U, with L below it, whose diagonal is 1.
+/// each row is, and with which row each step exchanged its own, as numbers; then U, with L below it, whose diagonal is 1.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lu {}
 
@@ -76,11 +76,11 @@ impl Operator for Lu {
             }
             factorised::<T>(x, shape, (n * n, (HEAD + n) * n), n * n * n, |x, out| {
                 let (head, factors) = out.split_at_mut(HEAD * n);
-                let (order, signs) = head.split_at_mut(n);
                 factors.copy_from_slice(x);
-                let mut from = vec![0; n];
-                lu(factors, n, &mut from, signs);
-                order.iter_mut().zip(from).for_each(|(to, from)| *to = from as T);
+                let mut rows = vec![0; HEAD * n];
+                let (order, exchanged) = rows.split_at_mut(n);
+                lu(factors, n, order, exchanged);
+                head.iter_mut().zip(rows).for_each(|(to, row)| *to = row as T);
                 Ok(())
             })
         })

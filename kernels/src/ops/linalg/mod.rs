@@ -4,7 +4,10 @@
 
 pub mod build;
 pub mod cholesky;
+pub mod eig;
 pub mod eigh;
+pub mod exchange;
+pub mod exponential;
 pub mod lu;
 pub mod qr;
 pub mod svd;
@@ -15,7 +18,9 @@ use crate::copy::contiguous;
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::linalg::{Fault, Float, each};
 use crate::op::operator::{Operator, operators};
-use crate::op::{Cholesky, Eigh, Lu, LuSolve, Qr, SolveTriangular, Svd};
+use crate::op::{
+    Cholesky, Eig, Eigh, ExchangeRows, Exponential, Lu, LuSolve, Qr, SolveTriangular, Svd,
+};
 use crate::{ArgMeta, Array, Sizes};
 use ferrotrace_runtime::{DType, Error, Layout, Result, Shape};
 
@@ -27,9 +32,12 @@ operators! {
             SolveTriangular(SolveTriangular),
             Lu(Lu),
             LuSolve(LuSolve),
+            ExchangeRows(ExchangeRows),
             Qr(Qr),
             Eigh(Eigh),
+            Eig(Eig),
             Svd(Svd),
+            Exponential(Exponential),
         }
         boxed {}
         constants {}

@@ -33,8 +33,8 @@ impl Svd {
         let u = rows(b, of, 0, m)?;
         let values = rows(b, of, m, 1)?;
         Ok(Factors {
-            u: columns(b, u, k)?,
-            values: columns(b, values, k)?,
+            u: columns(b, u, 0, k)?,
+            values: columns(b, values, 0, k)?,
             vh: rows(b, of, m + 1, k)?,
         })
     }

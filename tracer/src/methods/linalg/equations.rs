@@ -87,7 +87,12 @@ impl Tensor {
     }
 
     #[track_caller]
-    fn substituted(&self, name: &'static str, op: SolveTriangular, b: &Tensor) -> Tensor {
+    pub(super) fn substituted(
+        &self,
+        name: &'static str,
+        op: SolveTriangular,
+        b: &Tensor,
+    ) -> Tensor {
         let inputs = [Input::Tensor(self), Input::Tensor(b)];
         Tensor::record_as(name, factor(op), &inputs)
     }
@@ -174,7 +179,12 @@ impl Tensor {
         let factors = Tensor::record_as(name, factor(Lu {}), &of);
         factors.recorded()?;
         let pivots = factors.slice(-2, 2, isize::MAX, 1).diagonal(0, -2, -1);
-        Ok((factors.select(-2, 1), pivots))
+        let own = Tensor::arange(0, pivots.dim(-1)?, 1, self.dtype(), &self.device());
+        let signs = factors
+            .select(-2, 1)
+            .eq(own)
+            .where_cond(1.0, &pivots.full_like(-1.0));
+        Ok((signs, pivots))
     }
 
     /// The x for which self·x − b has the least squares, of matrices with at least as many rows as columns, whose columns are

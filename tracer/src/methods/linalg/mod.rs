@@ -1,8 +1,10 @@
 //! Factorisations of matrices, equations and determinants, with PyTorch's names and meaning. The last two dimensions are rows
 //! and columns, earlier ones a batch.
 
+mod elimination;
 mod equations;
 mod factors;
+mod general;
 
 use crate::{Input, Tensor};
 use ferrotrace_kernels::op::{Factorisation, Lu, LuSolve};

@@ -5,7 +5,7 @@ use crate::cpu::dense::rows;
 use crate::cpu::isa::Loop;
 use crate::cpu::linalg::{Float, PACKED_HEAD as HEAD};
 
-/// The packed factors of matrices of `n` rows, at most [`SMALL`](super::SMALL): of each, the order of rows, the signs, and U with L below it.
+/// The packed factors of matrices of `n` rows, at most [`SMALL`](super::SMALL): of each, the order of rows, the exchanges, and U with L below it.
 pub fn lu_small<T: Float>(matrices: &[T], out: &mut [T], n: usize) {
     let size = (HEAD + n) * n;
     rows(out, size, n * n * n, |start, block| {
@@ -44,7 +44,7 @@ impl<T: Float, const N: usize> Loop for Eliminate<'_, T, N> {
         for i in 1..n {
             order[i] = order[i - 1].map(|number| number + T::ONE);
         }
-        let mut signs = [[T::ONE; SIDE]; N];
+        let mut exchanged = [[T::ZERO; SIDE]; N];
         for j in 0..n {
             let pivots = greatest(&x, n, j);
             for i in j + 1..n {
@@ -55,13 +55,7 @@ impl<T: Float, const N: usize> Loop for Eliminate<'_, T, N> {
                     swap(&mut above[j], &mut below[0], &moves);
                 }
             }
-            for l in 0..SIDE {
-                signs[j][l] = if usize::from(pivots[l]) == j {
-                    T::ONE
-                } else {
-                    -T::ONE
-                };
-            }
+            exchanged[j] = pivots.map(|at| T::from_f64(f64::from(at)));
             eliminate(&mut x, n, j);
         }
         let size = (HEAD + n) * n;
@@ -72,7 +66,7 @@ impl<T: Float, const N: usize> Loop for Eliminate<'_, T, N> {
         for (lane, head) in heads.enumerate() {
             for i in 0..n {
                 head[i] = order[i][lane];
-                head[n + i] = signs[i][lane];
+                head[n + i] = exchanged[i][lane];
             }
         }
         let factors = self
