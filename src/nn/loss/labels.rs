@@ -133,24 +133,10 @@ impl SoftMarginLoss {
 }
 
 impl MultiLabelMarginLoss {
-    /// The loss of scores `[n, classes]` or `[classes]` and right classes of the same shape, up to the first that is negative.
+    /// The loss of scores and right classes: [`Tensor::multilabel_margin_loss`].
     #[track_caller]
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Tensor {
-        if x.dims() != target.dims() || !(1..=2).contains(&x.rank()) {
-            return misshapen("multilabel_margin_loss", x, target);
-        }
-        let classes = x.dims()[x.rank() - 1];
-        let counts = target.ge(0).to_dtype(DType::I64).cumprod(-1).ne(0);
-        let at = counts.where_cond(target, 0).to_dtype(DType::I64);
-        let own = x.gather(-1, &at).unsqueeze(-1);
-        let is = at.one_hot(classes).ne(0);
-        let right = is.logical_and(&counts.unsqueeze(-1)).any(-2);
-        let losses = (1.0 - own + x.unsqueeze(-2)).clamp_min(0.0);
-        let taken = counts
-            .unsqueeze(-1)
-            .logical_and(&right.logical_not().unsqueeze(-2));
-        let losses = taken.where_cond(&losses, 0.0).sum([-1, -2]) / classes as f64;
-        reduced(losses, self.reduction)
+        x.multilabel_margin_loss_reduced(target, self.reduction)
     }
 }
 

@@ -22,6 +22,150 @@ const WINDOWS: [(Window, Formula); 4] = [
     (Tensor::bartlett_window, |t| 1.0 - (2.0 * t - 1.0).abs()),
 ];
 
+type Function = fn(&Tensor) -> Tensor;
+
+/// scipy.special's numbers.
+#[test]
+fn modified_bessel_functions() {
+    let x = [0.0, 0.5, -1.0, 3.0, 7.9, 8.0, 8.1, -20.0];
+    let expected: [(Function, [f64; 8]); 4] = [
+        (
+            Tensor::i0,
+            [
+                1.0,
+                1.0634833707413234,
+                1.2660658777520082,
+                4.880792585865024,
+                389.406283282158,
+                427.56411572180474,
+                469.5006067101214,
+                43558282.559553534,
+            ],
+        ),
+        (
+            Tensor::i0e,
+            [
+                1.0,
+                0.64503527044915,
+                0.46575960759364043,
+                0.24300035416182536,
+                0.14436986414104191,
+                0.1434317818568503,
+                0.14251180948829525,
+                0.089780311884826,
+            ],
+        ),
+        (
+            Tensor::i1,
+            [
+                0.0,
+                0.25789430539089636,
+                -0.5651591039924851,
+                3.9533702174026093,
+                363.8539440845081,
+                399.8731367825599,
+                439.48430891035844,
+                -42454973.385127775,
+            ],
+        ),
+        (
+            Tensor::i1e,
+            [
+                0.0,
+                0.15642080318487173,
+                -0.2079104153497085,
+                0.19682671329730084,
+                0.13489649943989365,
+                0.13414249329269812,
+                0.13340068832583662,
+                -0.08750622218328867,
+            ],
+        ),
+    ];
+    each(&FLOATS, true, |dtype| {
+        for (f, expected) in &expected {
+            // Numbers that the dtype holds are taken.
+            let slack = if dtype == F64 {
+                1e-14
+            } else {
+                8.0 * unit(dtype)
+            };
+            for x in forms(&[2, 4], dtype, &x) {
+                let found = values(&f(&x));
+                assert_eq!(f(&x).dtype(), dtype);
+                for (found, expected) in found.iter().zip(expected) {
+                    // 65,504 is the greatest number of F16.
+                    let fits = expected.abs() < 6e4 || dtype != F16;
+                    let near = (found - expected).abs() <= slack * expected.abs().max(1e-3);
+                    assert!(near || !fits, "{dtype}: {found} for {expected}");
+                }
+            }
+        }
+        equal(&dense(&[0], dtype, &[]).i0(), &[0], &[]);
+        near(&dense(&[], dtype, &[0.0]).i1e(), &[], &[0.0], 1e-12);
+    });
+}
+
+#[test]
+fn modified_bessel_functions_at_their_edges() {
+    both(|| {
+        let (inf, nan) = (f64::INFINITY, f64::NAN);
+        let x = dense(&[4], F64, &[705.0, inf, -inf, nan]);
+        let relative = values(&x.i0())[0] / 2.262050552655472e304;
+        assert!((relative - 1.0).abs() < 1e-12);
+        equal(&x.i0().narrow(0, 1, 3), &[3], &[inf, inf, nan]);
+        equal(&x.i1().narrow(0, 1, 3), &[3], &[inf, -inf, nan]);
+        equal(&x.i0e().narrow(0, 1, 3), &[3], &[0.0, 0.0, nan]);
+        assert_eq!(ints(&[1]).i0().dtype(), F32);
+        // I₀' is I₁, and I₁' is I₀ − I₁/x, or 1/2 at 0.
+        let x = dense(&[5], F64, &[0.0, 0.5, -3.0, 8.5, -20.0]).requires_grad();
+        let of = |y: Tensor| grad(&y.sum(..), &[&x]).remove(0);
+        let close = |a: &Tensor, b: &Tensor| a.allclose(b, 1e-11, 1e-12).expect("numbers");
+        assert!(close(&of(x.i0()), &x.detach().i1()));
+        let zero = x.eq(0.0);
+        let ratio = zero.where_cond(0.5, &(x.detach().i1() / zero.where_cond(1.0, &x.detach())));
+        assert!(close(&of(x.i1()), &(x.detach().i0() - ratio)));
+    });
+}
+
+/// PyTorch's numbers.
+#[test]
+fn kaiser_windows() {
+    both(|| {
+        let kaiser = [0.014873337104763207, 0.4829556064106269, 1.0];
+        let w = Tensor::kaiser_window(5, false, 6.0, F64, &cpu());
+        near(&w.narrow(0, 0, 3), &[3], &kaiser, 1e-14);
+        near(&w.flip(0), &[5], &values(&w), 1e-15);
+        let kaiser = [
+            5.2773441320097665e-05,
+            0.2156727447589671,
+            1.0,
+            0.2156727447589671,
+        ];
+        near(
+            &Tensor::kaiser_window(4, true, 12.0, F64, &cpu()),
+            &[4],
+            &kaiser,
+            1e-14,
+        );
+        for n in [0, 1] {
+            let ones = vec![1.0; n];
+            equal(
+                &Tensor::kaiser_window(n, true, 12.0, F32, &cpu()),
+                &[n],
+                &ones,
+            );
+        }
+        let wide = values(&Tensor::kaiser_window(9, false, 2000.0, F64, &cpu()));
+        assert!(wide[4] == 1.0 && wide.iter().all(|x| x.is_finite()));
+        refused(
+            &Tensor::kaiser_window(4, true, 12.0, I64, &cpu()),
+            "kaiser_window",
+            &["i64"],
+        );
+    });
+}
+
 #[test]
 fn windows() {
     each(&FLOATS, true, |dtype| {

@@ -12,3 +12,4 @@ mod pools;
 mod positions;
 mod products;
 mod reductions;
+mod smooth;

@@ -1,5 +1,6 @@
 //! Functions of one element.
 
+mod bessel;
 mod special;
 
 use super::unary_methods;

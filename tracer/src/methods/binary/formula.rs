@@ -54,14 +54,12 @@ impl Tensor {
     pub fn hypot<'a>(&self, rhs: impl Into<Operand<'a>>) -> Tensor {
         let rhs = rhs.into();
         let (x, y, dtype) = attempt!("hypot", floats("hypot", self, &rhs), self);
-        let (a, b) = (x.abs(), y.abs());
-        let (most, least) = (
-            a.binary(BinaryOp::Maximum, &b),
-            a.binary(BinaryOp::Minimum, &b),
-        );
+        // The result is the same whatever both are divided by: no slope goes through the greater one.
+        let most = x.abs().binary(BinaryOp::Maximum, y.abs()).detach();
         let divisor = most.gt(0).where_cond(&most, 1);
-        let ratio = least.binary(BinaryOp::Div, &divisor);
-        let root = ratio.square().binary(BinaryOp::Add, 1).sqrt();
+        let part = |x: &Tensor| x.binary(BinaryOp::Div, &divisor).square();
+        let square = part(&x).binary(BinaryOp::Add, part(&y));
+        let root = most.eq(0).where_cond(1, &square).sqrt();
         let infinite = x.isinf().logical_or(&y.isinf());
         let result = infinite.where_cond(f64::INFINITY, root.binary(BinaryOp::Mul, &most));
         result.to_dtype(dtype).called("hypot", &[self])
@@ -102,12 +100,13 @@ impl Tensor {
     pub fn logaddexp<'a>(&self, rhs: impl Into<Operand<'a>>) -> Tensor {
         let rhs = rhs.into();
         let (x, y, dtype) = attempt!("logaddexp", floats("logaddexp", self, &rhs), self);
-        let most = x.binary(BinaryOp::Maximum, &y);
-        let apart = x.binary(BinaryOp::Sub, &y).abs().neg();
-        let sum = apart.exp().log1p().binary(BinaryOp::Add, &most);
         // The difference of two equal infinities is NaN, but they are close.
         let equal = x.isinf().logical_and(&x.eq(&y));
-        let result = equal.where_cond(&x, &sum);
+        let apart = equal.where_cond(0, y.binary(BinaryOp::Sub, &x));
+        // Both ways are smooth where numbers are equal, as their maximum is not.
+        let first = apart.softplus().binary(BinaryOp::Add, &x);
+        let second = apart.neg().softplus().binary(BinaryOp::Add, &y);
+        let result = apart.le(0).where_cond(&first, &second);
         result.to_dtype(dtype).called("logaddexp", &[self])
     }
 

@@ -105,6 +105,34 @@ assert_eq!(w.to_vec::<f32>()?, [0.0, 0.5, 1.0, 0.5]);"
 }
 
 impl Tensor {
+    /// Kaiser's window of `n` numbers, I₀(β·√(1 − (2i/n − 1)²)) / I₀(β): the greater β, the wider its spectrum and the lower
+    /// what leaks beyond. `periodic`, one number and dtypes are as in [`hann_window`](Tensor::hann_window).
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let w = Tensor::kaiser_window(3, false, 12.0, DType::F64, &Device::cpu()).to_vec::<f64>()?;
+    /// assert!(w[1] == 1.0 && w[0] < 1e-4 && w[0] == w[2]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn kaiser_window(
+        n: usize,
+        periodic: bool,
+        beta: f64,
+        dtype: DType,
+        device: &Device,
+    ) -> Tensor {
+        let turns = attempt!("kaiser_window", turns(n, periodic, dtype, device));
+        if n == 1 {
+            return Tensor::ones(1, dtype, device).called("kaiser_window", &[]);
+        }
+        let height = (1.0 - (turns * 2.0 - 1.0).square()).clamp_min(0.0).sqrt() * beta;
+        // Both functions scaled, so that they do not overflow.
+        let whole = Tensor::scalar(beta, DType::F64, device).i0e();
+        let window = height.i0e() / whole * (height.abs() - beta.abs()).exp();
+        window.to_dtype(dtype).called("kaiser_window", &[])
+    }
+
     /// `n` powers of `base`, whose exponents go in equal steps from `a` to `b`, both included; in binary64, then converted
     /// to the dtype. `a` and `b` have to [fit](Scalar::fits) it; an integer dtype takes their whole parts.
     ///

@@ -52,11 +52,18 @@ fn degrees(x: &Tensor) -> Tensor {
 
 fn sinc(x: &Tensor) -> Tensor {
     let x = x * PI;
-    // Nothing is divided by 0, whose slope would be NaN.
-    let zero = x.eq(0);
-    let divisor = zero.where_cond(1.0, &x);
-    zero.where_cond(1.0, &(x.sin() / divisor))
+    // Near 0 by its series, whose slopes are right; nothing is divided by 0.
+    let near = x.abs().lt(0.5);
+    let divisor = near.where_cond(1.0, &x);
+    let square = near.where_cond(&x, 0.0).square();
+    let mut series = square.zeros_like();
+    for k in (1..=7).rev() {
+        let k = f64::from(2 * k);
+        series = (1.0 + series) * &square * (-1.0 / (k * (k + 1.0)));
+    }
+    near.where_cond(&(series + 1.0), &(x.sin() / divisor))
 }
+
 /// log Γ of numbers above 1/2, by Lanczos' approximation (g = 7, nine terms).
 fn log_gamma_above(x: &Tensor) -> Tensor {
     const TERMS: [f64; 9] = [
@@ -184,7 +191,7 @@ fn inverse_erf(x: &Tensor) -> Tensor {
 impl Tensor {
     /// These floats in the dtype of their arithmetic, integers as `F32`, and the dtype of the result.
     #[track_caller]
-    fn widened(&self) -> Result<(Tensor, DType)> {
+    pub(super) fn widened(&self) -> Result<(Tensor, DType)> {
         self.check()?;
         let dtype = match self.dtype().is_float() {
             true => self.dtype(),

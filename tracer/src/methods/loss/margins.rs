@@ -4,7 +4,7 @@ use super::super::attempt;
 use super::wide;
 use crate::Tensor;
 use ferrotrace_kernels::Reduction;
-use ferrotrace_runtime::{Error, Result, Scalar};
+use ferrotrace_runtime::{DType, Error, Result, Scalar};
 
 /// What PyTorch adds to the square of a length, so that it is not 0.
 const LENGTH: f64 = 1e-12;
@@ -281,4 +281,62 @@ impl Tensor {
         let loss = (-(x * sign).logsigmoid()).loss_as(dtype, reduction);
         loss.called("soft_margin_loss", &[self, y])
     }
+
+    /// The mean over samples of `Σ max(0, 1 − x[right] + x[other]) / classes` over right classes and others: scores `[n, classes]`
+    /// or `[classes]` and right classes, as integers of the same shape, up to the first that is negative. A class beyond the
+    /// scores is an error when the loss is computed. Integer scores give `F32`.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[0.1, 0.2, 0.4, 0.8], 4, &Device::cpu());
+    /// let classes = Tensor::from_slice(&[3i64, 0, -1, 1], 4, &Device::cpu());
+    /// assert!((x.multilabel_margin_loss(&classes).item::<f64>()? - 0.85).abs() < 1e-12);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn multilabel_margin_loss(&self, classes: &Tensor) -> Tensor {
+        self.multilabel_margin_loss_reduced(classes, Reduction::Mean)
+    }
+
+    /// [`multilabel_margin_loss`](Tensor::multilabel_margin_loss) reduced as asked.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[0.0, 1.0, 3.0, 1.0], [2, 2], &Device::cpu());
+    /// let classes = Tensor::from_slice(&[0i64, -1, 0, 1], [2, 2], &Device::cpu());
+    /// let losses = x.multilabel_margin_loss_reduced(&classes, Reduction::None);
+    /// assert_eq!(losses.to_vec::<f64>()?, [1.0, 0.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn multilabel_margin_loss_reduced(&self, classes: &Tensor, reduction: Reduction) -> Tensor {
+        const NAME: &str = "multilabel_margin_loss";
+        match several_labels(self, classes, reduction) {
+            Ok(loss) => loss.called(NAME, &[self, classes]),
+            Err(error) => Tensor::failed(NAME, error, &[self, classes]),
+        }
+    }
+}
+
+#[track_caller]
+fn several_labels(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+    let ([x], dtype) = wide([x])?;
+    target.check()?;
+    if x.shape() != target.shape() || !(1..=2).contains(&x.rank()) {
+        let (own, other) = (x.sizes(), target.sizes());
+        return Err(Error::shape(format!("scores {own} and classes {other}")));
+    }
+    if !target.dtype().is_int() {
+        return Err(Error::dtype(format!("classes of {}", target.dtype())));
+    }
+    let classes = x.dim(-1)?;
+    let counts = target.ge(0).to_dtype(DType::I64).cumprod(-1).ne(0);
+    let at = counts.where_cond(target, 0).to_dtype(DType::I64);
+    let own = x.gather(-1, &at).unsqueeze(-1);
+    let right = at.one_hot(classes).ne(0).logical_and(&counts.unsqueeze(-1));
+    let others = right.any(-2).logical_not().unsqueeze(-2);
+    let losses = (1.0 - own + x.unsqueeze(-2)).clamp_min(0.0);
+    let taken = counts.unsqueeze(-1).logical_and(&others);
+    let losses = taken.where_cond(&losses, 0.0).sum([-1, -2]) / classes as f64;
+    Ok(losses.loss_as(dtype, reduction))
 }
