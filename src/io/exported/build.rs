@@ -6,7 +6,6 @@ use super::control::{Control, Inner, Kind};
 use super::ops::{self, Alias};
 use super::program::{Action, Output, Program, Step};
 use super::schema::{self, Graph, Meta, Node};
-use super::write_back::as_written;
 use crate::Place;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -304,7 +303,7 @@ impl Builder {
             (Arc::from("self"), whole),
             (Arc::from("src"), Arg::Slot(made)),
         ];
-        self.step(target, Action::Run(as_written), like, vec![Some(new)]);
+        self.step(target, Action::Write, like, vec![Some(new)]);
         self.write(id, new);
         for output in &node.outputs {
             for name in names_of(output)?.into_iter().flatten() {
@@ -399,6 +398,7 @@ impl Builder {
             }
             schema::Arg::Int(number) => Arg::Int(*number),
             schema::Arg::Float(number) => Arg::Float(*number),
+            schema::Arg::Complex(re, im) => Arg::Complex(*re, *im),
             schema::Arg::Bool(value) => Arg::Bool(*value),
             schema::Arg::Text(text) => Arg::Text(Arc::from(&**text)),
             schema::Arg::DType(number) => {

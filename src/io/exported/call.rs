@@ -27,6 +27,8 @@ pub(super) enum Arg {
     Slot(Slot),
     Int(i64),
     Float(f64),
+    /// The real and the imaginary part of a number.
+    Complex(f64, f64),
     Bool(bool),
     Text(Arc<str>),
     /// By PyTorch's number.

@@ -39,6 +39,8 @@ pub(super) struct Step {
 #[derive(Clone)]
 pub(super) enum Action {
     Run(Run),
+    /// The argument `src` as what an operator wrote into the argument `self`.
+    Write,
     /// Runs the graphs within a node.
     Control(Arc<Control>),
     /// Writes what an operator that makes views gave back into what it was given: the argument `%new` is result `which`

@@ -4,7 +4,7 @@ use super::call::{Arg, Call, Value};
 use super::ops;
 use super::program::{Action, Dim, Input, Kind, Program, Step};
 use super::symbols::Known;
-use super::write_back::write_back;
+use super::write_back::{as_written, write_back};
 use crate::{Context, Device, Error, Result, Scalar, Tensor};
 use std::collections::HashMap;
 
@@ -207,6 +207,7 @@ impl Step {
         };
         match &self.action {
             Action::Run(run) => ops::run(&self.target, *run, &call),
+            Action::Write => as_written(&call),
             Action::Control(control) => control.run(&call),
             Action::WriteBack { view, which } => write_back(&self.target, *view, *which, &call),
         }

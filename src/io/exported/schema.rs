@@ -64,6 +64,8 @@ pub(super) enum Arg {
     Name(String),
     Int(i64),
     Float(f64),
+    /// The real and the imaginary part of a number.
+    Complex(f64, f64),
     Bool(bool),
     Text(String),
     /// By PyTorch's number.
@@ -143,6 +145,15 @@ pub(super) const BFLOAT16: i64 = 13;
 pub(super) const FLOAT: i64 = 7;
 
 /// The dtype of the parts of complex numbers, by PyTorch's number of theirs.
+/// The number of the dtype that the parts of complex numbers have; of a real dtype, its own.
+pub(super) fn number_of_part(number: i64) -> i64 {
+    let Some(part) = part_of(number) else {
+        return number;
+    };
+    let found = (0..number).find(|&of| dtype_of(of) == Some(part));
+    found.unwrap_or(number)
+}
+
 pub(super) fn part_of(number: i64) -> Option<DType> {
     Some(match number {
         9 => DType::F16,
@@ -330,6 +341,9 @@ impl Arg {
             "as_int" => Arg::Int(value.int()?),
             "as_ints" => list(|item| Ok(Arg::Int(item.int()?)))?,
             "as_float" => Arg::Float(value.float()?),
+            "as_complex" => {
+                Arg::Complex(value.field("real")?.float()?, value.field("imag")?.float()?)
+            }
             "as_floats" => list(|item| Ok(Arg::Float(item.float()?)))?,
             "as_bool" => Arg::Bool(value.bool()?),
             "as_bools" => list(|item| Ok(Arg::Bool(item.bool()?)))?,

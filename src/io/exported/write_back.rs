@@ -6,8 +6,18 @@ use std::sync::Arc;
 
 /// The result of an operator that writes its first argument: of that one's dtype and shape.
 pub(super) fn as_written(c: &Call<'_>) -> Results {
-    if let Some(pairs) = c.complex("src") {
-        return Ok(vec![Value::Complex(pairs.clone())]);
+    match (c.complex("self"), c.complex("src")) {
+        (Some(x), Some(new)) => {
+            let new = new.to_dtype(x.dtype()).broadcast_to(x.dims());
+            return Ok(vec![Value::Complex(new)]);
+        }
+        (Some(x), None) => {
+            let re = c.tensor_of_either("src")?.to_dtype(x.dtype());
+            let new = Tensor::stack([&re, &re.zeros_like()], -1).broadcast_to(x.dims());
+            return Ok(vec![Value::Complex(new)]);
+        }
+        (None, Some(new)) => return Ok(vec![Value::Complex(new.clone())]),
+        (None, None) => {}
     }
     let (x, new) = (c.tensor("self")?, c.tensor("src")?);
     let new = new.to_dtype(x.dtype());
@@ -36,15 +46,41 @@ pub(super) fn write_back(target: &str, view: Run, which: usize, c: &Call<'_>) ->
         (Value::Tensor(whole), Value::Tensor(new)) => {
             one(written(target, view, which, &inner, whole, new)?)
         }
-        (Value::Complex(_) | Value::Tensor(_), Value::Complex(new) | Value::Tensor(new)) => {
-            match target {
-                // Pairs are the same numbers.
-                "aten.view_as_real.default" => Ok(vec![Value::Complex(new.clone())]),
-                "aten.view_as_complex.default" => one(new.clone()),
-                _ => Err(Error::unsupported("a write into a part of complex numbers")),
-            }
+        // Pairs are the same numbers.
+        (Value::Complex(_), Value::Tensor(new)) if target == "aten.view_as_real.default" => {
+            Ok(vec![Value::Complex(new.clone())])
         }
+        (Value::Tensor(_), Value::Complex(new)) if target == "aten.view_as_complex.default" => {
+            one(new.clone())
+        }
+        (Value::Complex(whole), new) => {
+            let parts = parts(target, view, which, &inner, (whole, new))?;
+            Ok(vec![Value::Complex(Tensor::stack(parts, -1))])
+        }
+        (Value::Tensor(_), Value::Complex(_)) => Err(Error::unsupported(
+            "a write of complex numbers into real ones",
+        )),
         _ => Err(Error::internal("a write into what is no tensor")),
+    }
+}
+
+/// The real and the imaginary parts of complex numbers after a write into a part of them.
+fn parts(
+    target: &str,
+    view: Run,
+    which: usize,
+    c: &Call<'_>,
+    (whole, new): (&Tensor, &Value),
+) -> Result<[Tensor; 2]> {
+    let [re, im] = [0, 1].map(|at| whole.select(-1, at));
+    match (target, new) {
+        ("aten.real.default", Value::Tensor(new)) => Ok([new.clone(), im]),
+        ("aten.imag.default", Value::Tensor(new)) => Ok([re, new.clone()]),
+        (_, Value::Complex(new)) => {
+            let write = |x: &Tensor, at| written(target, view, which, c, x, &new.select(-1, at));
+            Ok([write(&re, 0)?, write(&im, 1)?])
+        }
+        _ => Err(Error::unsupported("a write into a part of complex numbers")),
     }
 }
 
@@ -62,7 +98,7 @@ fn written(
         "alias" | "detach" | "lift_fresh" | "view" | "view_as" | "_unsafe_view"
         | "_reshape_alias" | "unflatten" | "unsqueeze" | "squeeze" | "reshape" | "reshape_as"
         | "flatten" | "contiguous" | "ravel" | "positive" | "to" | "type_as" | "float"
-        | "double" | "half" | "dropout" | "alpha_dropout" | "feature_dropout" => {
+        | "double" | "half" | "real" | "dropout" | "alpha_dropout" | "feature_dropout" => {
             new.to_dtype(whole.dtype()).reshape(whole.dims())
         }
         "t" | "mT" | "numpy_T" if whole.rank() <= 2 => match whole.rank() {

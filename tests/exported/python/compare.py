@@ -11,7 +11,7 @@ import concurrent.futures
 import os
 import subprocess
 
-RTOL = {"f32": "1e-5", "f64": "1e-8", "bf16": "0.0157"}
+RTOL = {"f32": "1e-5", "f64": "1e-8", "bf16": "0.0157", "c64": "1e-5"}
 
 
 def run(program, folder, mode, options):

@@ -405,3 +405,148 @@ def spectra(s, x, y, w):
 
 
 g("spectra", spectra, randn(2, 3, 6), randn(2, 40), torch.hann_window(16))
+
+
+def eliminations(s, x, y):
+    a, wide = x @ x.mT + 0.1 * x, x[:, :3]
+    factors, pivots = torch.linalg.lu_factor(a)
+    packed, places, _ = torch.linalg.lu_factor_ex(wide)
+    values = torch.linalg.eigvals(a[0])
+    w, v = map(torch.view_as_real, torch.linalg.eig(a[1]))
+    re, im = v[..., 0], v[..., 1]
+    return [
+        *torch.linalg.lu(a),
+        *torch.linalg.lu(wide.mT),
+        factors,
+        pivots,
+        packed,
+        places,
+        *torch.lu_unpack(packed, places),
+        torch.lu_unpack(factors, pivots, unpack_data=False)[0],
+        torch.linalg.lu_solve(factors, pivots, y),
+        torch.linalg.lu_solve(factors, pivots, y, adjoint=True),
+        torch.linalg.lu_solve(factors, pivots, y.mT, left=False),
+        torch.linalg.lu_solve(factors, pivots, y.mT, left=False, adjoint=True),
+        torch.lu_solve(y, factors, pivots),
+        torch.linalg.matrix_exp(x),
+        torch.matrix_exp(x * 3),
+        torch.linalg.householder_product(x[..., :3], y[:, 0]),
+        torch.orgqr(x, y[..., :3, 0]),
+        torch.sort(torch.view_as_real(values)[:, 0])[0],
+        torch.view_as_real(values.sum()),
+        # What there is of A·V − V·diag(λ).
+        a[1] @ re - (re * w[:, 0] - im * w[:, 1]),
+        a[1] @ im - (re * w[:, 1] + im * w[:, 0]),
+        (re.square() + im.square()).sum(0),
+    ]
+
+
+g("eliminations", eliminations, randn(2, 4, 4), randn(2, 4, 2))
+
+
+def rarities(s, x, y, at):
+    table = torch.nn.functional.embedding(at, y.clone(), max_norm=1.0)
+    counts, ends = torch.histogram(x, 6, range=(-2.0, 2.0))
+    polynomials = [
+        getattr(torch.special, name)(x, n)
+        for name in [
+            "chebyshev_polynomial_t",
+            "chebyshev_polynomial_u",
+            "chebyshev_polynomial_v",
+            "chebyshev_polynomial_w",
+            "hermite_polynomial_h",
+            "hermite_polynomial_he",
+            "laguerre_polynomial_l",
+            "legendre_polynomial_p",
+            "shifted_chebyshev_polynomial_t",
+        ]
+        for n in [0, 1, 4]
+    ]
+    return [
+        table,
+        counts,
+        ends,
+        *polynomials,
+        torch.i0(x * 4),
+        torch.special.i0e(x * 9),
+        torch.special.i1(x * 4),
+        torch.special.i1e(x * 9),
+        torch.kaiser_window(9),
+        torch.kaiser_window(8, periodic=False, beta=3.0),
+        torch.vander(x[0]),
+        torch.vander(x[0], 3, increasing=True),
+        torch.nn.utils.rnn.pad_sequence([x, x[:2], x[:1]], batch_first=True, padding_value=-1.0),
+        torch.nn.utils.rnn.pad_sequence([x[:1], x], padding_side="left"),
+        torch.conv_tbc(x[:, None].repeat(1, 2, 1), y[:3, :, None].repeat(1, 1, 4) * y[0], y[1], 1),
+        torch.nn.functional.kl_div(x, x, reduction="none"),
+        torch.nn.functional.multilabel_margin_loss(x, at[:4].expand(5, 4)),
+    ]
+
+
+g("rarities", rarities, randn(5, 4), randn(6, 4), torch.tensor([3, 0, -1, 2, 3])[[1, 0, 3, 0]].clone())
+
+
+def waves(s, x, w, u, a):
+    # A layer of a Fourier neural operator: some modes are multiplied, and written into zeros.
+    z = torch.fft.rfft2(x)
+    modes = torch.zeros(2, 3, 8, 5, dtype=torch.cfloat)
+    w = torch.view_as_complex(w)
+    modes[:, :, :3, :3] = torch.einsum("bixy,ioxy->boxy", z[:, :, :3, :3], w)
+    modes[:, :, -3:, :3] = torch.einsum("bixy,ioxy->boxy", z[:, :, -3:, :3], w.conj())
+    operator = torch.fft.irfft2(modes, s=(8, 8))
+    # The kernel of a diagonal state space, and its recurrence.
+    rates = -torch.exp(a) + 1j * torch.arange(3) * 2
+    steps = (rates * 0.1).unsqueeze(-1) * torch.arange(12)
+    kernel = 2 * torch.einsum("n,nl->l", (torch.exp(rates * 0.1) - 1.0) / rates, torch.exp(steps)).real
+    filtered = torch.fft.irfft(torch.fft.rfft(u, n=24) * torch.fft.rfft(kernel, n=24), n=24)[..., :12]
+    state = torch.zeros(2, 3, dtype=torch.cfloat)
+    states = []
+    for t in range(4):
+        state = torch.exp(rates * 0.1) * state + u[:, t, None]
+        states.append(state.real)
+    # Weights of a beam.
+    v = torch.complex(u[:, :6].reshape(2, 2, 3), u[:, 6:].reshape(2, 2, 3))
+    covariance = v.mH @ v + 3 * torch.eye(3, dtype=torch.cfloat)
+    look = torch.exp(1j * torch.arange(3) * 0.3)
+    beam = torch.linalg.solve(covariance, look.expand(2, 3))
+    return [
+        operator,
+        filtered,
+        torch.stack(states),
+        torch.view_as_real(beam / (look.conj() * beam).sum(-1, keepdim=True)),
+        torch.view_as_real(torch.linalg.inv(covariance)),
+        torch.view_as_real(torch.linalg.matrix_exp(covariance * -0.1j)),
+        torch.fft.fftshift(z).real,
+    ]
+
+
+g("waves", waves, randn(2, 3, 8, 8), randn(3, 3, 3, 3, 2), randn(2, 12), randn(3))
+
+
+def pairs(s, x, k, bias):
+    z, k, bias = torch.complex(x, x.roll(1, 0)), torch.view_as_complex(k), torch.view_as_complex(bias)
+    y = z.clone()
+    y[1:3, :2] = 0
+    y[0] = z[1]
+    y *= 2
+    y += z
+    y.real.mul_(3)
+    y.imag[2] = 1
+    linear = F.linear(z, k[:, :, 0].T.contiguous(), bias[:1])
+    results = [
+        y,
+        linear,
+        F.conv1d(z[None, :4], k, bias, padding=1),
+        torch.sqrt(z), torch.log(z), z**2, z**-3, z**0.5, 2.0 * z.tanh(), z.sin(), z.cos(), z.tan(), z.sinh(), z.cosh(),
+        z.sigmoid(), z.reciprocal(), z.sgn(), z.rsqrt(), torch.log1p(z), torch.expm1(z), F.silu(z),
+        z.cumsum(1), z.mean(0), z.flip(0), torch.cat([z, z * 1j], 1), torch.stack([z, z.conj()]), torch.where(x > 0, z, 0),
+        z.masked_fill(x > 0, 0.0), z.tril(), torch.roll(z, 2, 1), torch.outer(z[0], z[1]), torch.dot(z[0], z[1]),
+        torch.vdot(z[0], z[1]), z.sum(), torch.diff(z), 2 - z, torch.full_like(z, 2.0), z.T, z.unbind(0)[1], z.split(3, 1)[1],
+        z.diagonal(), z.repeat_interleave(2, 0), z.index_select(1, torch.tensor([2, 0])), torch.addcmul(z, z, z, value=0.5),
+        F.pad(z, (1, 2)), z.movedim(0, 1), z @ z.mT, z.trace(), z.square(),
+    ]
+    real = [z == z.conj(), torch.linalg.vector_norm(z, dim=1), z.any(1), torch.linalg.eigvalsh(z @ z.mH), torch.linalg.svdvals(z[:, :5])]
+    return [torch.view_as_real(r.resolve_conj()) for r in results] + real
+
+
+g("pairs", pairs, randn(5, 7), randn(7, 4, 3, 2), randn(7, 2))

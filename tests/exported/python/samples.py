@@ -29,6 +29,7 @@ DTYPES = {
     "bf16": torch.bfloat16,
     "i64": torch.int64,
     "bool": torch.bool,
+    "c64": torch.complex64,
 }
 
 # They draw random numbers, or show memory that nothing has written.
@@ -44,20 +45,23 @@ class Calls(torch.nn.Module):
     def __init__(self, operator, samples):
         super().__init__()
         self.operator = operator
-        self.specs, self.fixed, self.count = [], [], []
+        self.specs, self.fixed, self.complex = [], [], []
         for sample in samples:
             leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
             self.specs.append(spec)
             self.fixed.append([None if isinstance(x, torch.Tensor) else (x,) for x in leaves])
+            self.complex += [x.is_complex() for x in leaves if isinstance(x, torch.Tensor)]
 
     def forward(self, a):
-        given = iter(a)
+        # Complex numbers are given, and told, as pairs.
+        given = iter([torch.view_as_complex(x) if pairs else x for x, pairs in zip(a, self.complex)])
         results = []
         for spec, fixed in zip(self.specs, self.fixed):
             leaves = [next(given) if x is None else x[0] for x in fixed]
             first, args, kwargs = pytree.tree_unflatten(leaves, spec)
             result = self.operator(first, *args, **kwargs)
-            results.append([x for x in pytree.tree_leaves(result) if x is not None])
+            leaves = [x for x in pytree.tree_leaves(result) if x is not None]
+            results.append([torch.view_as_real(x) if torch.is_tensor(x) and x.is_complex() else x for x in leaves])
         return results
 
 
@@ -97,6 +101,7 @@ def alarm(*_):
 
 def export(folder, operator, samples, core):
     given = [x.detach().clone() for x in tensors(samples)]
+    given = [torch.view_as_real(x.resolve_conj()).clone() if x.is_complex() else x for x in given]
     shutil.rmtree(folder, ignore_errors=True)
     signal.alarm(60)
     try:

@@ -85,7 +85,17 @@ fn either(c: &Call<'_>) -> Results {
     convolved(c, c.bool_or("transposed", false)?)
 }
 
+/// A convolution of sequences whose first dimension is time, and whose last one channels.
+fn along_time(c: &Call<'_>) -> Results {
+    let (x, weight) = (c.tensor("self")?, c.tensor("weight")?);
+    let options = Conv::new().padding(c.size_or("pad", 0)?);
+    let (x, weight) = (x.permute([1, 2, 0]), weight.permute([2, 1, 0]));
+    let y = x.conv1d_with(&weight, c.tensor_opt("bias")?, options);
+    one(y.permute([2, 0, 1]))
+}
+
 pub(super) const TABLE: Table = &[
+    ("conv_tbc", "default", along_time),
     ("conv1d", "default padding", |c| convolved(c, false)),
     ("conv2d", "default padding", |c| convolved(c, false)),
     ("conv3d", "default padding", |c| convolved(c, false)),

@@ -101,6 +101,11 @@ fn window(c: &Call<'_>, made: fn(usize, bool, DType, &Device) -> Tensor) -> Resu
 fn identity(c: &Call<'_>) -> Results {
     let n = c.size_or("n", 0)?;
     let m = c.size_or("m", n)?;
+    if let Some(part) = c.dtype_number("dtype").and_then(schema::part_of) {
+        let real = Tensor::eye([n, m], part, c.device);
+        let pairs = Tensor::stack([&real, &real.zeros_like()], -1);
+        return Ok(vec![Value::Complex(pairs)]);
+    }
     let dtype = c.dtype("dtype")?.unwrap_or(DType::F32);
     one(Tensor::eye([n, m], dtype, c.device))
 }
@@ -218,6 +223,17 @@ pub(super) const TABLE: Table = &[
     ("eye", "default m", identity),
     ("tril_indices", "default", |c| triangle(c, true)),
     ("triu_indices", "default", |c| triangle(c, false)),
+    ("kaiser_window", "default periodic beta", |c| {
+        let beta = c.float_or("beta", 12.0)?;
+        let dtype = c.dtype("dtype")?.unwrap_or(DType::F32);
+        let (n, periodic) = (c.size_or("window_length", 0)?, c.bool_or("periodic", true)?);
+        one(Tensor::kaiser_window(n, periodic, beta, dtype, c.device))
+    }),
+    ("vander", "default", |c| {
+        let x = c.tensor("x")?;
+        let n = c.size_or("N", x.numel())?;
+        one(x.vander(n, c.bool_or("increasing", false)?))
+    }),
     ("hann_window", "default periodic", |c| {
         window(c, Tensor::hann_window)
     }),

@@ -123,6 +123,22 @@ pub(super) fn within(entries: &[Option<Tensor>], x: &Tensor, mask: &Tensor) -> V
     entries.iter().zip(x.dims()).map(entry).collect()
 }
 
+/// A table whose rows at indices are no longer than a bound.
+fn bounded_rows(c: &Call<'_>) -> Results {
+    let (x, at) = (c.tensor("self")?, c.tensor("indices")?);
+    let most = c.float_or("max_norm", 0.0)?;
+    let norms = x.norm(c.float_or("norm_type", 2.0)?, 1).unsqueeze(1);
+    let used = Tensor::zeros(x.dim(0)?, DType::F32, c.device);
+    let used = used
+        .index_fill(0, &at.reshape([-1]), 1.0)
+        .ne(0)
+        .unsqueeze(1);
+    let long = used.logical_and(&norms.gt(most));
+    // What PyTorch adds to a length.
+    let factor = most / (&norms + 1e-7);
+    one(long.where_cond(&(x * factor), x))
+}
+
 pub(super) const TABLE: Table = &[
     ("_unsafe_masked_index", "default", masked_index),
     ("index", "Tensor", |c| {
@@ -161,6 +177,7 @@ pub(super) const TABLE: Table = &[
     ("embedding", "default", |c| {
         one(c.tensor("weight")?.embedding(c.tensor("indices")?))
     }),
+    ("embedding_renorm", "default", bounded_rows),
     ("embedding_bag", "default", |c| bags(c, None)),
     ("embedding_bag", "padding_idx", |c| {
         let rows = c.tensor("weight")?.dim(0)?;

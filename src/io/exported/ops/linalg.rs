@@ -211,6 +211,48 @@ fn tensor_inverse(c: &Call<'_>) -> Results {
     one(inverse.reshape([back, front].concat()))
 }
 
+/// What an elimination takes: rows exchanged, as there is no other here.
+fn eliminated<'a>(c: &Call<'a>) -> Result<&'a Tensor> {
+    match c.bool_or("pivot", true)? {
+        true => matrix(c),
+        false => Err(Error::unsupported("an elimination without exchanges")),
+    }
+}
+
+fn packed(c: &Call<'_>) -> Results {
+    let (factors, pivots) = eliminated(c)?.lu_factor();
+    Ok(vec![Value::Tensor(factors), Value::Tensor(pivots)])
+}
+
+/// Solutions by the factors and the pivots of an elimination: of A·x = b, of Aᵀ·x = b, or of x·A = b.
+fn by_elimination(c: &Call<'_>, [factors, pivots, b]: [&str; 3]) -> Results {
+    let (factors, pivots, b) = (c.tensor(factors)?, c.tensor(pivots)?, c.tensor(b)?);
+    let left = c.bool_or("left", true)?;
+    let b = if left { b.clone() } else { turned(b) };
+    let x = match c.bool_or("adjoint", false)? == left {
+        false => factors.lu_solve(pivots, &b),
+        true => {
+            let (p, _, _) = factors.lu_unpack(pivots);
+            let factors = turned(factors);
+            let inner = factors.solve_triangular(&b, false, true, false);
+            p.matmul(&factors.solve_triangular(&inner, true, true, true))
+        }
+    };
+    one(if left { x } else { turned(&x) })
+}
+
+/// The permutation and both triangles of factors and pivots, as far as they are asked for.
+fn unpacked(c: &Call<'_>) -> Results {
+    let (p, l, u) = c.tensor("LU_data")?.lu_unpack(c.tensor("LU_pivots")?);
+    let given = |asked: bool, x: Tensor| if asked { Value::Tensor(x) } else { Value::None };
+    let data = c.bool_or("unpack_data", true)?;
+    Ok(vec![
+        given(c.bool_or("unpack_pivots", true)?, p),
+        given(data, l),
+        given(data, u),
+    ])
+}
+
 fn logarithm(c: &Call<'_>) -> Result<[Tensor; 2]> {
     let (sign, log) = matrix(c)?.slogdet();
     Ok([sign, log])
@@ -294,6 +336,37 @@ pub(super) const TABLE: Table = &[
     ("_linalg_slogdet", "default", |c| {
         let parts = logarithm(c)?.map(Value::Tensor);
         Ok([parts.into(), vec![Value::None, Value::None]].concat())
+    }),
+    ("linalg_lu", "default", |c| {
+        let (p, l, u) = eliminated(c)?.lu();
+        Ok([p, l, u].map(Value::Tensor).into())
+    }),
+    ("linalg_lu_factor", "default", packed),
+    ("linalg_lu_factor_ex", "default", |c| checked(c, packed(c)?)),
+    ("_lu_with_info", "default", |c| checked(c, packed(c)?)),
+    ("lu_unpack", "default", unpacked),
+    ("linalg_lu_solve", "default", |c| {
+        by_elimination(c, ["LU", "pivots", "B"])
+    }),
+    ("lu_solve", "default", |c| {
+        by_elimination(c, ["LU_data", "LU_pivots", "self"])
+    }),
+    ("linalg_eig", "default", |c| {
+        let (values, vectors) = matrix(c)?.eig();
+        Ok([values, vectors].map(Value::Complex).into())
+    }),
+    ("linalg_eigvals", "default", |c| {
+        Ok(vec![Value::Complex(matrix(c)?.eigvals())])
+    }),
+    ("matrix_exp", "default", |c| one(matrix(c)?.matrix_exp())),
+    ("linalg_matrix_exp", "default", |c| {
+        one(matrix(c)?.matrix_exp())
+    }),
+    ("linalg_householder_product", "default", |c| {
+        one(c.tensor("input")?.householder_product(c.tensor("tau")?))
+    }),
+    ("orgqr", "default", |c| {
+        one(c.tensor("self")?.householder_product(c.tensor("input2")?))
     }),
     ("logdet", "default", |c| {
         let [sign, log] = logarithm(c)?;

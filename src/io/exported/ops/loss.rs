@@ -116,9 +116,7 @@ fn divergence(c: &Call<'_>) -> Results {
     let (x, target) = (c.tensor("self")?, c.tensor("target")?);
     let loss = match c.bool_or("log_target", false)? {
         true => target.exp() * (target - x),
-        false => target
-            .gt(0.0)
-            .where_cond(&(target * (target.log() - x)), 0.0),
+        false => target.xlogy(target) - target * x,
     };
     reduced(c, loss.to_dtype(x.dtype()))
 }
@@ -232,6 +230,18 @@ pub(super) const TABLE: Table = &[
         let classes = Tensor::arange(0, rows.dim(1)?, 1, DType::I64, c.device);
         let loss = classes.eq(&target).where_cond(0.0, &loss).mean(1);
         reduced(c, if x.rank() < 2 { loss.reshape(()) } else { loss })
+    }),
+    ("multilabel_margin_loss", "default", |c| {
+        // One score is a row of one class.
+        let row = |x: &Tensor| {
+            if x.rank() == 0 {
+                x.reshape(1)
+            } else {
+                x.clone()
+            }
+        };
+        let (x, target) = (&row(c.tensor("self")?), &row(c.tensor("target")?));
+        reduced(c, x.multilabel_margin_loss_reduced(target, Reduction::None))
     }),
     ("poisson_nll_loss", "default", |c| {
         let (x, target) = (c.tensor("input")?, c.tensor("target")?);

@@ -29,7 +29,7 @@ use std::sync::{Arc, OnceLock};
 /// Operators: a name of `aten`, or a whole name where it has a dot; its overloads; what it is.
 type Table = &'static [(&'static str, &'static str, Run)];
 
-const TABLES: [Table; 27] = [
+const TABLES: [Table; 28] = [
     activation::TABLE,
     backward::TABLE,
     convolve::TABLE,
@@ -44,6 +44,7 @@ const TABLES: [Table; 27] = [
     number::TABLE,
     pointwise::PLAIN,
     pointwise::TABLE,
+    pointwise::polynomials::TABLE,
     pointwise::special::TABLE,
     pool::TABLE,
     product::TABLE,
@@ -165,7 +166,7 @@ pub(super) fn alias(target: &str, args: &[(Arc<str>, Arg)]) -> Alias {
         | "expand" | "expand_as" | "broadcast_to" | "slice" | "select" | "narrow" | "split"
         | "split_with_sizes" | "chunk" | "unsafe_chunk" | "tensor_split" | "unbind" | "hsplit"
         | "vsplit" | "dsplit" | "diagonal" | "unfold" | "as_strided" | "positive"
-        | "view_as_real" | "view_as_complex" => Alias::View,
+        | "view_as_real" | "view_as_complex" | "real" | "imag" => Alias::View,
         "reshape" | "reshape_as" | "flatten" | "contiguous" | "ravel" => Alias::Maybe,
         "to" | "type_as" | "float" | "double" | "half" if !is_true("copy") => Alias::Maybe,
         "dropout" | "alpha_dropout" | "feature_dropout" if !is_true("train") => Alias::View,
@@ -203,10 +204,12 @@ pub(super) fn mutated(target: &str, args: &[(Arc<str>, Arg)]) -> &'static [&'sta
 pub(super) fn run(target: &str, run: Run, call: &Call<'_>) -> Results {
     let mut has_complex = false;
     for (_, arg) in call.args {
+        has_complex |= matches!(arg, Arg::Complex(..));
         arg.each_slot(&mut |slot| has_complex |= matches!(call.values[slot], Value::Complex(_)));
     }
     match complex::find(target) {
-        Some(run) if has_complex || complex::makes(target) => run(call),
+        _ if has_complex => complex::run(target, run, call),
+        Some(own) if complex::makes(target) => own(call),
         _ => run(call),
     }
 }

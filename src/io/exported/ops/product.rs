@@ -276,6 +276,10 @@ pub(super) const TABLE: Table = &[
     ("mm", "default", |c| {
         one(c.tensor("self")?.matmul(c.tensor("mat2")?))
     }),
+    ("_int_mm", "default", |c| {
+        let wide = |name| Ok::<_, Error>(c.tensor(name)?.to_dtype(DType::I32));
+        one(wide("self")?.matmul(&wide("mat2")?))
+    }),
     ("bmm", "default", |c| {
         one(c.tensor("self")?.matmul(c.tensor("mat2")?))
     }),

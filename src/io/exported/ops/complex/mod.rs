@@ -1,12 +1,14 @@
 //! Complex numbers, as pairs: what rotary embeddings and transforms of signals hold.
 
 mod fourier;
+mod functions;
+mod parts;
 
-use super::join::{broadcasted, paddings};
+use super::join::broadcasted;
 use super::{Table, keyed};
-use crate::io::exported::call::{Call, Results, Run, Value, one};
+use crate::io::exported::call::{Arg, Call, Results, Run, Value, one};
 use crate::io::exported::schema;
-use crate::{Error, Result, Tensor};
+use crate::{DType, Error, Result, Tensor};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -25,7 +27,7 @@ pub(super) fn makes(target: &str) -> bool {
 
 fn known() -> &'static HashMap<String, Run> {
     static KNOWN: OnceLock<HashMap<String, Run>> = OnceLock::new();
-    KNOWN.get_or_init(|| keyed(&[TABLE, fourier::TABLE]))
+    KNOWN.get_or_init(|| keyed(&[TABLE, fourier::TABLE, functions::TABLE]))
 }
 
 /// The names of all of them.
@@ -36,6 +38,22 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 /// The operator of a name on complex numbers.
 pub(super) fn find(target: &str) -> Option<Run> {
     known().get(target).copied()
+}
+
+/// Runs an operator on complex numbers: by its own, which one that writes its first argument shares, as `aten.mul_.Tensor` that
+/// of `aten.mul.Tensor`; or else by that of real numbers, which is `run`.
+pub(super) fn run(target: &str, run: Run, call: &Call<'_>) -> Results {
+    let named = |mark: &str| find(&target.replacen(mark, ".", 1));
+    if let Some(own) = find(target)
+        .or_else(|| named("_."))
+        .or_else(|| named("_copy."))
+    {
+        return own(call);
+    }
+    match parts::rule(target) {
+        Some(rule) => rule.run(run, call),
+        None => run(call),
+    }
 }
 
 fn pairs(pairs: Tensor) -> Results {
@@ -55,8 +73,25 @@ fn input<'a>(c: &Call<'a>) -> Result<&'a Tensor> {
         .ok_or_else(|| Error::unsupported("real numbers where complex ones are expected"))
 }
 
+/// The dtype of the parts of numbers: that of the first tensor of floats.
+fn part(c: &Call<'_>) -> DType {
+    let of = |arg: &Arg| match arg {
+        Arg::Slot(slot) => match &c.values[*slot] {
+            Value::Complex(x) | Value::Tensor(x) if x.dtype().is_float() => Some(x.dtype()),
+            _ => None,
+        },
+        _ => None,
+    };
+    let found = c.args.iter().find_map(|(_, arg)| of(arg));
+    found.unwrap_or(DType::F32)
+}
+
 /// Real and imaginary parts of an operand, which may be real.
 fn operand(c: &Call<'_>, name: &str) -> Result<(Tensor, Option<Tensor>)> {
+    if let Some(&Arg::Complex(re, im)) = c.arg(name) {
+        let of = |x| Tensor::scalar(x, part(c), c.device);
+        return Ok((of(re), Some(of(im))));
+    }
     Ok(match c.complex(name) {
         Some(pairs) => {
             let (re, im) = parts(pairs);
@@ -130,19 +165,7 @@ fn expanded(c: &Call<'_>) -> Results {
     pairs(input(c)?.expand(sizes))
 }
 
-/// Zeros around numbers, as many as are told of each dimension from the last one on.
-fn padded(c: &Call<'_>) -> Results {
-    if c.float_or("value", 0.0)? != 0.0 {
-        return Err(Error::unsupported(
-            "complex numbers other than 0 around others",
-        ));
-    }
-    let told = c.ints("pad")?.unwrap_or_default();
-    through(c, |x| Ok(x.pad(&paddings(&told, x.rank() - 1)?, 0.0)))
-}
-
 const TABLE: Table = &[
-    ("constant_pad_nd", "default", padded),
     ("view_as_complex", "default", |c| {
         pairs(c.tensor("self")?.clone())
     }),
@@ -174,6 +197,10 @@ const TABLE: Table = &[
         joined(&re, &-&im)
     }),
     ("resolve_conj", "default", |c| pairs(input(c)?.clone())),
+    ("conj_physical", "default", |c| {
+        let (re, im) = parts(input(c)?);
+        joined(&re, &-&im)
+    }),
     ("_conj_physical", "default", |c| {
         let (re, im) = parts(input(c)?);
         joined(&re, &-&im)
@@ -186,6 +213,7 @@ const TABLE: Table = &[
     }),
     ("mul", "Tensor Scalar", product),
     ("div", "Tensor Scalar", quotient),
+    ("true_divide", "Tensor Scalar", quotient),
     ("add", "Tensor Scalar", |c| sum(c, 1.0)),
     ("sub", "Tensor Scalar", |c| sum(c, -1.0)),
     ("view", "default", |c| shaped(c, "size")),
@@ -223,11 +251,6 @@ const TABLE: Table = &[
         let entries = super::index::entries(c)?;
         through(c, |x| Ok(x.index(&super::index::borrowed(&entries))))
     }),
-    ("index_select", "default", |c| {
-        through(c, |x| {
-            Ok(x.index_select(dim(c, "dim", 0)?, c.tensor("index")?))
-        })
-    }),
     ("transpose", "int", |c| {
         through(c, |x| {
             Ok(x.transpose(dim(c, "dim0", 0)?, dim(c, "dim1", 0)?))
@@ -239,16 +262,6 @@ const TABLE: Table = &[
             let wrap = |d: isize| if d < 0 { d + n } else { d };
             let order = c.dims("dims")?.into_iter().map(wrap).chain([n]);
             Ok(x.permute(order.collect::<Vec<_>>()))
-        })
-    }),
-    ("sum", "dim_IntList", |c| {
-        through(c, |x| {
-            let wrap = |d: isize| if d < 0 { d - 1 } else { d };
-            let dims: Vec<isize> = c.dims("dim")?.into_iter().map(wrap).collect();
-            Ok(match c.bool_or("keepdim", false)? {
-                true => x.sum_keepdim(&dims[..]),
-                false => x.sum(&dims[..]),
-            })
         })
     }),
     ("_to_copy", "default", cast),

@@ -215,10 +215,37 @@ fn from_columns(c: &Call<'_>) -> Results {
         .col2im([rows, columns], kernel, dilation, padding, stride))
 }
 
+/// Sequences of unlike lengths as one tensor: shorter ones are continued, or with `padding_side` "left" begun, by a number.
+fn sequences(c: &Call<'_>) -> Results {
+    let all = c.tensors("sequences")?;
+    let lengths: Vec<usize> = all.iter().map(|x| x.dim(0)).collect::<Result<_>>()?;
+    let longest = lengths.iter().copied().max().unwrap_or(0);
+    let left = c.text("padding_side")? == Some("left");
+    let value = c.float_or("padding_value", 0.0)?;
+    let filled = |(x, length): (&&Tensor, &usize)| {
+        let mut shape = x.dims().to_vec();
+        shape[0] = longest - length;
+        let rest = Tensor::full(shape, value, x.dtype(), c.device);
+        match left {
+            true => Tensor::cat([&rest, *x], 0),
+            false => Tensor::cat([*x, &rest], 0),
+        }
+    };
+    let filled: Vec<Tensor> = all.iter().zip(&lengths).map(filled).collect();
+    one(Tensor::stack(
+        filled,
+        match c.bool_or("batch_first", false)? {
+            true => 0,
+            false => 1,
+        },
+    ))
+}
+
 pub(super) const TABLE: Table = &[
     ("cat", "default", joined),
     ("concat", "default", joined),
     ("concatenate", "default", joined),
+    ("pad_sequence", "default", sequences),
     ("stack", "default", |c| {
         one(Tensor::stack(c.tensors("tensors")?, c.dim_or("dim", 0)?))
     }),

@@ -1,5 +1,6 @@
 //! Functions of one element, and of several, broadcast.
 
+pub(super) mod polynomials;
 pub(super) mod special;
 
 use super::Table;

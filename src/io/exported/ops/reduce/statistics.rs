@@ -286,6 +286,21 @@ pub(in crate::io::exported::ops) const TABLE: Table = &[
         gradients,
     ),
     ("histc", "default", histogram),
+    ("histogram", "bin_ct", |c| {
+        let x = c.tensor("self")?;
+        if c.has("weight") || c.bool_or("density", false)? {
+            return Err(Error::unsupported("a histogram of weights or densities"));
+        }
+        let range = match c.floats("range")?.as_deref() {
+            Some(&[low, high]) => Some((low, high)),
+            _ => None,
+        };
+        let line = x.reshape([-1]);
+        let (counts, edges) = line.histogram(c.size_or("bins", 100)?, range);
+        Ok([counts.to_dtype(x.dtype()), edges]
+            .map(Value::Tensor)
+            .into())
+    }),
     ("nonzero_static", "default", counted_places),
     ("allclose", "default", all_close),
 ];
