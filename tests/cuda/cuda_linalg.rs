@@ -122,6 +122,36 @@ fn equations_of_triangles() {
     }
 }
 
+/// Pivots are few integers, and the factors multiply back to the matrix that they are of.
+#[test]
+fn pivots_of_eliminations() {
+    let Some(d) = device() else { return };
+    for dtype in [F32, F64] {
+        for n in SIZES {
+            let a = noise(&[n, n], dtype, &d) + 0.01;
+            for found in on_device(|| <[Tensor; 3]>::from(a.lu()).into()) {
+                let [p, l, u]: [Tensor; 3] = found.try_into().expect("three factors");
+                let rest = wide(&p).matmul(&wide(&l)).matmul(&wide(&u)) - wide(&a);
+                let scale = greatest(&wide(&a)) * n as f64;
+                assert!(
+                    greatest(&rest) <= 8.0 * epsilon(dtype) * scale,
+                    "{dtype} {n}"
+                );
+            }
+            for found in on_device(|| <[Tensor; 2]>::from(a.lu_factor()).into()) {
+                let (factors, pivots) = (wide(&found[0]), found[1].to_device(&Device::cpu()));
+                let (p, l, u) = factors.lu_unpack(&pivots);
+                let rest = p.matmul(&l).matmul(&u) - wide(&a);
+                let scale = greatest(&wide(&a)) * n as f64;
+                assert!(
+                    greatest(&rest) <= 8.0 * epsilon(dtype) * scale,
+                    "{dtype} {n}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn equations_of_matrices() {
     let Some(d) = device() else { return };

@@ -354,6 +354,10 @@ pub(super) const TABLE: Table = &[
         let (re, im) = parts(input(c)?);
         one(re.isnan().logical_or(&im.isnan()))
     }),
+    ("isinf", "default", |c| {
+        let (re, im) = parts(input(c)?);
+        one(re.isinf().logical_or(&im.isinf()))
+    }),
     ("isfinite", "default", |c| {
         let (re, im) = parts(input(c)?);
         one(re.isfinite().logical_and(&im.isfinite()))
