@@ -79,3 +79,29 @@ fn gradients_equal_those_of_pytorch() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Numbers rounded as integers would be have the slope of what is rounded, but where it is clamped.
+#[test]
+fn gradients_pass_rounding() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/exported/data/quantized");
+    let names = [0, 1, 2].map(|i| folder.join(format!("call0/in_a_{i}.npy")));
+    let [x, w, scales] = names.map(|name| load_npy(name, &Device::cpu()).expect("an input"));
+    for mode in [Mode::Eager, Mode::Compiled] {
+        with_mode(mode, || {
+            let program = ExportedProgram::load(folder.join("model.pt2")).expect("a program");
+            let (x, w) = (x.requires_grad(), w.requires_grad());
+            let results = program.run_pure(&program.state_dict(), &[&x, &w, &scales]);
+            let results = results.expect("results");
+            // fake_quantize_per_tensor_affine(x, 0.1, 2, -8, 7) and that of the channels of w.
+            let of = |at: usize, x: &Tensor| grad(&results[at].sum(..), &[x]).remove(0);
+            let inside = |at: Tensor| at.ge(-8.0).logical_and(&at.le(7.0)).to_dtype(DType::F32);
+            let found = inside((x.detach() * 10.0).round() + 2.0);
+            assert!(of(20, &x).allclose(&found, 0.0, 0.0).expect("numbers"));
+            let zero = Tensor::from_slice(&[1.0f32, -2.0, 0.0], (3, 1), &Device::cpu());
+            let found = inside((w.detach() * scales.recip().unsqueeze(1)).round() + zero);
+            assert!(of(22, &w).allclose(&found, 0.0, 0.0).expect("numbers"));
+            let clamped = found.mean(..).item::<f32>().expect("a number");
+            assert!(clamped > 0.0 && clamped < 1.0);
+        });
+    }
+}

@@ -550,3 +550,48 @@ def pairs(s, x, k, bias):
 
 
 g("pairs", pairs, randn(5, 7), randn(7, 4, 3, 2), randn(7, 2))
+
+
+def quantized(s, x, w, scales):
+    import torch.ao.quantization.fx._decomposed  # registers the operators
+
+    q = torch.ops.quantized_decomposed
+    i8, u8, f32 = torch.int8, torch.uint8, torch.float32
+    whole = q.quantize_per_tensor(x, 0.05, 3, 0, 255, u8)
+    scale, zero = q.choose_qparams.tensor(x, -128, 127, 1e-6, i8)
+    told = q.quantize_per_tensor.tensor(x, scale, zero, -128, 127, i8)
+    even = q.choose_qparams_symmetric.tensor(x, 0, 255, 1e-6, u8)
+    channels = q.quantize_per_channel(w, scales, torch.tensor([1, -2, 0]), 0, -127, 127, i8)
+    rows, places = q.choose_qparams_per_token_asymmetric(x, i8)
+    tokens = q.quantize_per_token(x, rows, places, -128, 127, i8)
+    size, none = q.choose_qparams_per_token(x, i8)
+    groups = q.quantize_per_channel_group(w, scales[:, None].expand(3, 2) * 1.5, torch.ones(3, 2, dtype=torch.int32), -8, 7, i8, 4)
+    weight = q.dequantize_per_channel(channels, scales, torch.tensor([1, -2, 0]), 0, -127, 127, i8)
+    return [
+        whole,
+        q.dequantize_per_tensor(whole, 0.05, 3, 0, 255, u8),
+        q.dequantize_per_tensor(whole, 0.05, 3, 0, 255, u8, out_dtype=torch.bfloat16),
+        scale,
+        zero,
+        told,
+        q.dequantize_per_tensor.tensor(told, scale, zero, -128, 127, i8),
+        *even,
+        channels,
+        F.linear(x, weight),
+        q.dequantize_per_channel(channels.T.contiguous(), scales, None, 1, -127, 127, i8),
+        rows,
+        places,
+        tokens,
+        q.dequantize_per_token(tokens, rows, places, -128, 127, i8, f32),
+        size,
+        none,
+        groups,
+        q.dequantize_per_channel_group(groups, scales[:, None].expand(3, 2) * 1.5, None, -8, 7, i8, 4, f32),
+        torch.fake_quantize_per_tensor_affine(x, 0.1, 2, -8, 7),
+        torch.fake_quantize_per_tensor_affine(x, scales[:1], torch.zeros(1, dtype=torch.int32), -8, 7),
+        torch.fake_quantize_per_channel_affine(w, scales, torch.tensor([1, -2, 0], dtype=torch.int32), 0, -8, 7),
+        torch.ops.aten._weight_int8pack_mm(x, channels, scales),
+    ]
+
+
+g("quantized", quantized, randn(5, 8), randn(3, 8), rand(3) * 0.05 + 0.02)

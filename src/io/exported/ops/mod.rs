@@ -14,6 +14,7 @@ mod number;
 mod pointwise;
 mod pool;
 mod product;
+mod quantized;
 mod random;
 mod recurrent;
 mod reduce;
@@ -29,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 /// Operators: a name of `aten`, or a whole name where it has a dot; its overloads; what it is.
 type Table = &'static [(&'static str, &'static str, Run)];
 
-const TABLES: [Table; 28] = [
+const TABLES: [Table; 29] = [
     activation::TABLE,
     backward::TABLE,
     convolve::TABLE,
@@ -48,6 +49,7 @@ const TABLES: [Table; 28] = [
     pointwise::special::TABLE,
     pool::TABLE,
     product::TABLE,
+    quantized::TABLE,
     random::TABLE,
     recurrent::TABLE,
     reduce::TABLE,
