@@ -5,14 +5,16 @@ use crate::io::exported::call::{Call, Results, Value, one};
 use crate::io::exported::schema;
 use crate::{DType, Device, Error, Result, Scalar, Tensor};
 
+/// Real numbers as complex ones.
+fn complex(real: &Tensor) -> Results {
+    let pairs = Tensor::stack([real, &real.zeros_like()], -1);
+    Ok(vec![Value::Complex(pairs)])
+}
+
 /// Zeros and ones, as real or complex numbers, of a shape.
 fn filled(c: &Call<'_>, shape: Vec<usize>, value: Scalar, default: DType) -> Results {
     if let Some(part) = c.dtype_number("dtype").and_then(schema::part_of) {
-        let real = Tensor::full(shape.clone(), value, part, c.device);
-        return Ok(vec![Value::Complex(Tensor::stack(
-            &[&real, &real.zeros_like()],
-            -1,
-        ))]);
+        return complex(&Tensor::full(shape, value, part, c.device));
     }
     let dtype = c.dtype("dtype")?.unwrap_or(default);
     one(Tensor::full(shape, value, dtype, c.device))
@@ -56,11 +58,7 @@ fn range(c: &Call<'_>) -> Results {
 pub(super) fn converted(c: &Call<'_>) -> Results {
     let x = c.tensor("self")?;
     if let Some(part) = c.dtype_number("dtype").and_then(schema::part_of) {
-        let real = x.to_dtype(part);
-        return Ok(vec![Value::Complex(Tensor::stack(
-            &[&real, &real.zeros_like()],
-            -1,
-        ))]);
+        return complex(&x.to_dtype(part));
     }
     one(match c.dtype("dtype")? {
         Some(dtype) => x.to_dtype(dtype),
@@ -102,9 +100,7 @@ fn identity(c: &Call<'_>) -> Results {
     let n = c.size_or("n", 0)?;
     let m = c.size_or("m", n)?;
     if let Some(part) = c.dtype_number("dtype").and_then(schema::part_of) {
-        let real = Tensor::eye([n, m], part, c.device);
-        let pairs = Tensor::stack([&real, &real.zeros_like()], -1);
-        return Ok(vec![Value::Complex(pairs)]);
+        return complex(&Tensor::eye([n, m], part, c.device));
     }
     let dtype = c.dtype("dtype")?.unwrap_or(DType::F32);
     one(Tensor::eye([n, m], dtype, c.device))

@@ -20,7 +20,7 @@ struct Elimination {
 impl Tensor {
     /// P, L and U with P·L·U equal to this matrix, by elimination with partial pivoting: P is a permutation, L lower triangular
     /// with a diagonal of ones, U upper triangular. `[.., m, n]` of `F32` or `F64` gives `[.., m, m]`, `[.., m, k]` and
-    /// `[.., k, n]`, where k is the lesser number. P has no gradient.
+    /// `[.., k, n]`, where k is the lesser number. P has no gradient. More rows than columns take the memory of m² numbers.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -81,29 +81,49 @@ impl Tensor {
         )
     }
 
-    /// Matrices that are not square are eliminated with rows or columns of zeros, which stay behind the others.
     #[track_caller]
     fn eliminated(&self, name: &'static str) -> Result<Elimination> {
         let [m, n] = self.matrices(name)?.extents();
-        let (side, k) = (m.max(n), m.min(n));
-        let zeros = |dim: isize, len: usize| {
-            let mut shape = self.shape().to_vec();
-            let at = shape.len().wrapping_add_signed(dim);
-            shape[at] = len;
-            Tensor::zeros(shape, self.dtype(), &self.device())
-        };
-        let square = match m.cmp(&n) {
-            std::cmp::Ordering::Less => Tensor::cat([self, &zeros(-2, n - m)], -2),
-            std::cmp::Ordering::Equal => self.clone(),
-            std::cmp::Ordering::Greater => Tensor::cat([self, &zeros(-1, m - n)], -1),
+        if m < n {
+            return self.eliminated_in_front(name);
+        }
+        // Columns of zeros stay behind the others.
+        let square = match m > n {
+            true => {
+                let mut shape = self.shape().to_vec();
+                shape[self.rank() - 1] = m - n;
+                let zeros = Tensor::zeros(shape, self.dtype(), &self.device());
+                Tensor::cat([self, &zeros], -1)
+            }
+            false => self.clone(),
         };
         let packed = Tensor::record_as(name, factor(Lu {}), &[Input::Tensor(&square)]);
         packed.recorded()?;
-        let (head, factors) = (packed.narrow(-2, 0, 2).detach(), packed.narrow(-2, 2, side));
+        let head = packed.narrow(-2, 0, 2).detach();
         Ok(Elimination {
-            factors: factors.narrow(-2, 0, m).narrow(-1, 0, n),
-            order: head.select(-2, 0).narrow(-1, 0, m),
-            exchanged: head.select(-2, 1).narrow(-1, 0, k),
+            factors: packed.narrow(-2, 2, m).narrow(-1, 0, n),
+            order: head.select(-2, 0),
+            exchanged: head.select(-2, 1).narrow(-1, 0, n),
+        })
+    }
+
+    /// The first m columns alone decide about the rows of a wide matrix: U is L⁻¹·P⁻¹·A in the columns behind.
+    #[track_caller]
+    fn eliminated_in_front(&self, name: &'static str) -> Result<Elimination> {
+        let [m, n] = self.extents();
+        let front = self.narrow(-1, 0, m).eliminated(name)?;
+        let pivots = (&front.exchanged + 1.0).to_dtype(DType::I32);
+        let behind = self.narrow(-1, m as isize, n - m);
+        let behind = behind.exchanged(name, &pivots, false);
+        let unit = SolveTriangular {
+            unit: true,
+            ..SolveTriangular::LOWER
+        };
+        let behind = front.factors.substituted(name, unit, &behind);
+        behind.recorded()?;
+        Ok(Elimination {
+            factors: Tensor::cat([&front.factors, &behind], -1),
+            ..front
         })
     }
 
