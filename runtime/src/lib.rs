@@ -55,7 +55,7 @@ pub use device::{
     Buffer, BufferId, Copies, DlTensor, Matrix, Order, Product, Room, convolve, product,
 };
 pub use error::{Context, Error, ErrorKind, FAULT_SLOTS, Fault, Faults, Result};
-pub use host::{FileMap, Isa, has_amx};
+pub use host::{FileMap, Isa, has_amx, has_bf16_dots};
 pub use kernel::{
     Architecture, Kernel, KernelSource, Missing, Pack, Part, compile_kernels, compile_kernels_on,
     compile_kernels_with, compile_pack, compile_unkept, identity, planned_for,

@@ -1,13 +1,13 @@
 //! The CPU: vectors, caches, a library that has every operator.
 
 use super::{Language, Library, Target};
-use ferrotrace_runtime::{Isa, has_amx};
+use ferrotrace_runtime::{Isa, has_amx, has_bf16_dots};
 
 impl Target {
     /// The CPU of this machine.
     pub fn host() -> Target {
         Target {
-            tiles: has_amx(),
+            tiles: has_amx() || has_bf16_dots(),
             ..Target::of_isa(Isa::host())
         }
     }

@@ -3,9 +3,10 @@
 use super::{kernels, plan, run};
 use crate::common::{dense, filled, kept, noise, values};
 use ferrotrace_jit::schedule::{Mismatch, Refusal};
+use ferrotrace_jit::target::Target;
 use ferrotrace_jit::{Plan, PlanInput, Step};
 use ferrotrace_kernels::Array;
-use ferrotrace_runtime::{DType, has_amx, stats_scope, with_threads};
+use ferrotrace_runtime::{DType, stats_scope, with_threads};
 
 /// Products taken up, and calls and kernels of their own.
 fn steps(plan: &Plan) -> (usize, usize) {
@@ -231,7 +232,7 @@ fn products_of_halves_are_taken_up() {
         let text = layer_of_halves(m, k, n);
         let arrays = [halves(&[m, k], 1), halves(&[n, k], 2), halves(&[n], 3)];
         let plan = plan(&text);
-        let kernels = usize::from(!has_amx()) * 2;
+        let kernels = usize::from(!Target::host().tiles) * 2;
         assert!(
             steps(&plan).0 == 1 && steps(&plan).1 <= kernels,
             "{m} {k} {n}"
@@ -265,7 +266,7 @@ fn packed_operands_are_part_of_the_estimate() {
         let single = product.replace("bf16", "f32");
         for text in [layer_of_halves(m, k, n), product, single] {
             let plan = plan(&text);
-            if !has_amx() {
+            if !Target::host().tiles {
                 continue;
             }
             for threads in [1, 2, 3] {

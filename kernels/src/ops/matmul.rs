@@ -12,7 +12,8 @@ use crate::cpu::dense::{elements, elements_mut, in_the_making};
 use crate::cpu::matmul::{Right, Starts, integer_products, products_into};
 use crate::cpu::number::Number;
 use crate::cpu::panels::{Epilogue, Factors, Prologue, Then, products_then, scratch_elements};
-use crate::cpu::product::{amx, packed};
+use crate::cpu::product::packed;
+use crate::cpu::product::tiles::{Format, packed_bytes};
 use crate::cpu::vector::{Real, Weight, vector_matrix};
 use crate::cpu::view::{Sizes, View};
 use crate::op::gradient::{Adjoint, Gradients};
@@ -157,7 +158,7 @@ struct Matrices {
     parts: Parts,
     compute: DType,
     /// By which tiles the operands are multiplied, if by any.
-    tiles: Option<amx::Format>,
+    tiles: Option<Format>,
     a: Array,
     left: Layout,
     b: Array,
@@ -287,7 +288,7 @@ pub fn held(args: &[ArgMeta<'_>]) -> Result<u64> {
     if let Some(format) = tiles(args)? {
         let dense = |i| Ok(Layout::contiguous(tensor(args, i)?.0.clone()));
         let parts = arranged(&dense(0)?, &dense(1)?, None)?.parts;
-        copies = amx::packed_bytes(parts.sizes, format, [parts.batch.numel(); 2]);
+        copies = packed_bytes(parts.sizes, format, [parts.batch.numel(); 2]);
     } else if copied_to(args)?.is_some() {
         for (shape, dtype) in [tensor(args, 0)?, tensor(args, 1)?] {
             let other = dtype != compute;

@@ -146,7 +146,10 @@ impl Config {
             cc: vars.raw("CC"),
             compile_timeout: (timeout > 0.0).then(|| Duration::from_secs_f64(timeout)),
             isa: vars
-                .one_of("FERROTRACE_ISA", &["sse2", "avx2", "avx512", "amx"])
+                .one_of(
+                    "FERROTRACE_ISA",
+                    &["sse2", "avx2", "avx512", "avx512bf16", "amx"],
+                )
                 .unwrap_or_default(),
             nvrtc: vars.path("FERROTRACE_NVRTC"),
             cudnn: cudnn_is_path || kept("FERROTRACE_CUDNN"),

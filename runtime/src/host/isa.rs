@@ -51,7 +51,8 @@ fn detect() -> Isa {
 }
 
 impl Isa {
-    /// The best set of this machine, or a lesser one named by `FERROTRACE_ISA` (`sse2`, `avx2`, `avx512`: without AMX).
+    /// The best set of this machine, or a lesser one named by `FERROTRACE_ISA` (`sse2`, `avx2`, `avx512`: without
+    /// instructions for bf16, `avx512bf16`: without AMX).
     #[inline]
     pub fn host() -> Isa {
         *HOST

@@ -1,7 +1,7 @@
 //! How products are cut into panels, and the scratch memory that panels lie in.
 
 use crate::cpu::matmul::{COLUMNS, ROWS, TASK, part};
-use crate::cpu::product::amx::{Format, panel_rows};
+use crate::cpu::product::tiles::{Format, panel_rows};
 use crate::cpu::view::Sizes;
 use ferrotrace_runtime::Pool;
 use std::ops::Range;

@@ -4,7 +4,7 @@ use super::cut::Cut;
 use super::operand::Fed;
 use crate::cpu::dense::Shared;
 use crate::cpu::matmul::{Right, multiply_to};
-use crate::cpu::product::amx;
+use crate::cpu::product::tiles;
 use crate::cpu::vector::Real;
 use crate::cpu::view::{Sizes, View};
 use ferrotrace_runtime::{Element, Error, Pool, Prepared, Result};
@@ -29,7 +29,7 @@ pub(super) enum Operands<'a, T> {
     /// Matrices of the product's type.
     Wide(View<'a, T>, Right<'a, T>),
     /// Matrices of bf16, by tiles; the product is of `f32`.
-    Tiles(&'a amx::Products<'a>),
+    Tiles(&'a tiles::Products<'a>),
 }
 
 /// What the threads share.

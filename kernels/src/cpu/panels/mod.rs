@@ -13,7 +13,7 @@ mod planes;
 use super::dense::Shared;
 use super::matmul::{Right, Starts, products, products_into};
 use super::par;
-use super::product::amx;
+use super::product::tiles;
 use super::vector::Real;
 use super::view::{Sizes, View};
 use cut::Scratch;
@@ -82,8 +82,8 @@ pub enum Then<'a, T> {
 pub enum Factors<'a, T> {
     /// Matrices of the product's type.
     Wide(View<'a, T>, Right<'a, T>),
-    /// Matrices by tiles ([`amx::takes`]); the product is of `f32`.
-    Tiles(amx::Source<'a>, amx::Right<'a>),
+    /// Matrices by tiles ([`tiles::takes`]); the product is of `f32`.
+    Tiles(tiles::Source<'a>, tiles::Right<'a>),
 }
 
 /// The products of a batch, as [`products`] computes them. A kernel may compute one of their operands, of a batch of one
@@ -106,7 +106,7 @@ pub fn products_then<'a, T: Real + Element>(
     let (a, b) = match factors {
         Factors::Wide(a, b) => (a, b),
         Factors::Tiles(a, b) if prologue.is_none() && T::DTYPE == DType::F32 => {
-            let products = amx::Products::new(s, a, b, starts)?;
+            let products = tiles::Products::new(s, a, b, starts)?;
             let scratch = Scratch::of_tiles(s, a.format(), count, threads);
             return by_panels(&scratch, Operands::Tiles(&products), starts, None, then);
         }
@@ -138,8 +138,8 @@ pub fn products_then<'a, T: Real + Element>(
 /// Out of memory; `Internal`: a matrix leaves its memory.
 pub fn tiles_into(
     s: Sizes,
-    a: amx::Source<'_>,
-    b: amx::Right<'_>,
+    a: tiles::Source<'_>,
+    b: tiles::Right<'_>,
     starts: &[Starts],
     c: &Shared<'_, f32>,
     row: usize,
@@ -153,7 +153,7 @@ pub fn tiles_into(
     }
     let (places, starts): (Vec<usize>, Vec<_>) =
         starts.iter().map(|at| (at[2], (at[0], at[1]))).unzip();
-    let products = amx::Products::new(s, a, b, &starts)?;
+    let products = tiles::Products::new(s, a, b, &starts)?;
     let threads = Pool::global().threads();
     let job = Job {
         cut: Scratch::of_tiles(s, a.format(), places.len(), threads).cut,

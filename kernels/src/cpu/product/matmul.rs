@@ -1,5 +1,5 @@
 //! Matrix products: the `gemm` crates' blocked kernel on panels of the result, and kernels of our own for vectors. Processors with
-//! AMX multiply matrices of some hundred rows and columns by tiles instead (`amx/`).
+//! instructions for bf16 multiply matrices by tiles instead (`tiles/`).
 //!
 //! A result's bits do not depend on how it is cut into panels, hence not on the number of threads: each element is one
 //! chain of fused multiply-adds over k, cut by k alone (`long.rs`). The library's special cases for tiny panels would break

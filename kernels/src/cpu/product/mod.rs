@@ -1,6 +1,5 @@
 //! Sums of products: matrix by matrix, vector by matrix, and what keeps long sums exact enough.
 
-pub mod amx;
 #[cfg(target_arch = "x86_64")]
 mod dot_lanes;
 mod dots;
@@ -11,5 +10,6 @@ pub mod packed;
 mod packed_tiles;
 mod small;
 pub mod sum;
+pub mod tiles;
 pub mod vector;
 pub mod view;

@@ -5,7 +5,7 @@ use super::{Arranged, Matrices, Parts, Placed, batched, placed, places};
 use crate::cpu::dense::in_the_making;
 use crate::cpu::matmul::Starts;
 use crate::cpu::panels::{scratch_elements_of_tiles, tiles_into};
-use crate::cpu::product::amx::{self, Format, Source};
+use crate::cpu::product::tiles::{self, Format, Source};
 use crate::cpu::view::{Sizes, View};
 use crate::{ArgMeta, Array};
 use ferrotrace_runtime::{DType, Element, Result, Shape};
@@ -28,7 +28,7 @@ pub(super) fn tiles_of(parts: &Parts, right: &Shape, dtypes: [DType; 2]) -> Opti
         m: s.m.saturating_mul(batch),
         ..s
     };
-    amx::takes(s, format).then_some(format)
+    tiles::takes(s, format).then_some(format)
 }
 
 /// [`tiles_of`] the operands of a product.
@@ -47,7 +47,7 @@ pub fn is_by_tiles(args: &[ArgMeta<'_>]) -> Result<bool> {
 }
 
 /// The starts of both operands' matrices, all memory with their strides, and what is kept of the right one.
-type Operands<'a> = (Vec<(usize, usize)>, Source<'a>, amx::Right<'a>);
+type Operands<'a> = (Vec<(usize, usize)>, Source<'a>, tiles::Right<'a>);
 
 pub(super) fn operands(m: &Matrices, format: Format) -> Result<Operands<'_>> {
     match format {
@@ -61,8 +61,8 @@ fn operands_of<'a, T: Element>(
     source: impl Fn(View<'a, T>) -> Source<'a>,
 ) -> Result<Operands<'a>> {
     let Placed { starts, a, b, one } = placed::<T>(m)?;
-    let kept = one.and_then(|one| amx::kept(&m.b.buffer, source(one), m.parts.sizes));
-    let right = amx::Right {
+    let kept = one.and_then(|one| tiles::kept(&m.b.buffer, source(one), m.parts.sizes));
+    let right = tiles::Right {
         source: source(b),
         kept,
     };
@@ -90,5 +90,5 @@ pub(super) fn scratch(of: Arranged, format: Format, passes: bool) -> Result<usiz
         distinct(batched(&of.right, batch, s.k, s.n)?.0),
     ];
     let panels = scratch_elements_of_tiles(s, format, batch.numel(), passes) * size_of::<f32>();
-    Ok(amx::packed_bytes(s, format, counts) + panels)
+    Ok(tiles::packed_bytes(s, format, counts) + panels)
 }

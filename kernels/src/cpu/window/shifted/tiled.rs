@@ -9,8 +9,8 @@ use super::{Copied, Cut, Part, TASKS, Weight, tile};
 use crate::Array;
 use crate::cpu::conv::{Axis, Done, Geometry};
 use crate::cpu::dense::{Shared, elements, ranges, ranges_on, scratch};
-use crate::cpu::product::amx::has_parts;
-use crate::cpu::product::amx::windows::{
+use crate::cpu::product::tiles::has_parts;
+use crate::cpu::product::tiles::windows::{
     Configured, Extent, POSITION, SIDE, STEP, Sums, TERMS, pack_positions, pack_weight,
 };
 use crate::cpu::view::View;

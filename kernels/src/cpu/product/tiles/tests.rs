@@ -13,16 +13,14 @@ type Factor<'a> = &'a dyn Fn(&mut Random) -> f32;
 
 /// A type of factors.
 trait Number: Copy {
-    fn has_tiles() -> bool;
+    const FORMAT: Format;
     fn of(x: f32) -> Self;
     fn wide(self) -> f64;
     fn source(of: View<'_, Self>) -> Source<'_>;
 }
 
 impl Number for bf16 {
-    fn has_tiles() -> bool {
-        has_amx()
-    }
+    const FORMAT: Format = Format::Half;
     fn of(x: f32) -> bf16 {
         bf16::from_f32(x)
     }
@@ -35,9 +33,7 @@ impl Number for bf16 {
 }
 
 impl Number for f32 {
-    fn has_tiles() -> bool {
-        has_parts()
-    }
+    const FORMAT: Format = Format::Single;
     fn of(x: f32) -> f32 {
         x
     }
@@ -139,7 +135,7 @@ fn check<T: Number>(
     of: [Factor<'_>; 2],
     close: impl Fn(f32, &[f64]) -> bool,
 ) {
-    if !T::has_tiles() {
+    if !has_tiles(T::FORMAT) {
         return;
     }
     let room = |rows: usize, columns: usize| {

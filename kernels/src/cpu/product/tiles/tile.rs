@@ -1,5 +1,9 @@
 //! Tiles of matrices in the processor's registers: their configuration, and sums of their products.
 
+#[cfg(target_arch = "x86_64")]
+use super::dots;
+use ferrotrace_runtime::has_amx;
+
 /// Rows of a tile of sums, and its columns.
 pub(in crate::cpu) const SIDE: usize = 16;
 /// Terms that one instruction sums.
@@ -49,38 +53,47 @@ static WHOLE: Configuration = Configuration {
     rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
 };
 
-/// This thread's registers while they are configured; afterwards the system need not keep them.
-pub(in crate::cpu) struct Configured(());
+/// This thread's registers while they are configured, where the process may use tiles; afterwards the system need not keep them.
+pub(in crate::cpu) struct Configured(bool);
 
 impl Configured {
-    /// Configures this thread's registers. None is configured on it yet.
+    /// Configures this thread's registers, if it has such. None is configured on it yet.
     ///
     /// # Safety
-    /// The process may use tiles (`ferrotrace_runtime::has_amx`).
+    /// The process multiplies numbers of bf16 (`ferrotrace_runtime::has_amx`, `has_bf16_dots`).
     pub unsafe fn new() -> Configured {
+        let tiles = has_amx();
         // SAFETY: the process may use tiles, and the configuration is one that every processor with them takes.
         #[cfg(target_arch = "x86_64")]
-        unsafe {
-            std::arch::asm!("ldtilecfg [{}]", in(reg) &raw const WHOLE, options(nostack, readonly, preserves_flags));
+        if tiles {
+            unsafe {
+                std::arch::asm!("ldtilecfg [{}]", in(reg) &raw const WHOLE, options(nostack, readonly, preserves_flags));
+            }
         }
-        Configured(())
+        Configured(tiles)
     }
 
-    /// Writes the sums of products of `steps` tiles of rows by as many of columns to `to`, whose rows are `pitch` apart: one or
-    /// two tiles of each side. The factors are those of rows, which pass by the first-level cache, and of columns; each step asks for 128
-    /// elements ([`AHEAD`]) that are read later. Terms that are less than 2⁻¹²⁶ in magnitude count as zero, and so do sums.
+    /// Writes the sums of products of so many rows and columns, at most two tiles of each side, of `steps` tiles each, to `to`, whose
+    /// rows are `pitch` apart; of tiles that are not whole, also what lies behind these rows and columns. The factors are those of
+    /// rows, which pass by the first-level cache, and of columns; each step asks for 128 elements ([`AHEAD`]) that are read later. Terms that are less than 2⁻¹²⁶ in magnitude count as zero, and so do sums.
     ///
     /// # Safety
     /// The factors may be read, the result written.
     #[inline]
     pub(super) unsafe fn sums(
         &self,
-        tiles: (usize, usize),
+        size: (usize, usize),
         steps: usize,
         factors: [Factors; 2],
         ahead: *const u16,
         to: (*mut f32, usize),
     ) {
+        #[cfg(target_arch = "x86_64")]
+        if !self.0 {
+            // SAFETY: as the caller promises; the process has dot products, as it has no tiles.
+            return unsafe { dots::sums(size, steps, factors, ahead, to) };
+        }
+        let tiles = (size.0.div_ceil(SIDE), size.1.div_ceil(SIDE));
         // SAFETY: as the caller promises; the registers are configured.
         unsafe {
             match tiles {
@@ -184,15 +197,17 @@ impl Configured {
 
 impl Drop for Configured {
     fn drop(&mut self) {
-        // SAFETY: the process may use tiles, as whoever configured them promised.
+        // SAFETY: the process may use tiles, as was found when they were configured.
         #[cfg(target_arch = "x86_64")]
-        unsafe {
-            std::arch::asm!(
-                "tilerelease",
-                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                options(nostack, nomem, preserves_flags),
-            );
+        if self.0 {
+            unsafe {
+                std::arch::asm!(
+                    "tilerelease",
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                    options(nostack, nomem, preserves_flags),
+                );
+            }
         }
     }
 }

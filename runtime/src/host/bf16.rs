@@ -1,5 +1,8 @@
-//! Intel's Advanced Matrix Extensions: registers of tiles and their products.
+//! The processor's instructions that multiply numbers of bf16 and sum in binary32: AVX-512's dot products, and Intel's Advanced
+//! Matrix Extensions, registers of tiles and their products.
 
+use super::isa::Isa;
+use crate::Config;
 use once_cell::sync::Lazy;
 
 /// Whether this process may multiply tiles of bf16: the processor can, the system lets it, and `FERROTRACE_ISA` names no lesser
@@ -10,9 +13,29 @@ pub fn has_amx() -> bool {
     *ALLOWED
 }
 
+/// Whether this process may use AVX-512's dot products of bf16 (AVX512_BF16): the processor has them, and `FERROTRACE_ISA` names no
+/// lesser instruction set.
+#[inline]
+pub fn has_bf16_dots() -> bool {
+    static ALLOWED: Lazy<bool> = Lazy::new(|| {
+        let wanted = matches!(Config::get().isa, "" | "amx" | "avx512bf16");
+        wanted && Isa::host() == Isa::Avx512 && processor_has_dots()
+    });
+    *ALLOWED
+}
+
+#[cfg(target_arch = "x86_64")]
+fn processor_has_dots() -> bool {
+    is_x86_feature_detected!("avx512bf16")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn processor_has_dots() -> bool {
+    false
+}
+
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn is_allowed() -> bool {
-    use crate::{Config, Isa};
     let wanted = matches!(Config::get().isa, "" | "amx") && Isa::host() == Isa::Avx512;
     wanted && is_supported() && is_permitted()
 }
@@ -66,9 +89,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lesser_instruction_sets_have_no_tiles() {
-        let lesser = matches!(crate::Config::get().isa, "sse2" | "avx2" | "avx512");
-        assert!(!(lesser && has_amx()));
-        assert!(!has_amx() || crate::Isa::host() == crate::Isa::Avx512);
+    fn lesser_instruction_sets_multiply_no_halves() {
+        let isa = Config::get().isa;
+        let lesser = matches!(isa, "sse2" | "avx2" | "avx512");
+        assert!(!(lesser && (has_amx() || has_bf16_dots())));
+        assert!(!(isa == "avx512bf16" && has_amx()));
+        assert!(!(has_amx() || has_bf16_dots()) || Isa::host() == Isa::Avx512);
     }
 }

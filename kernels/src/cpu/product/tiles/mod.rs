@@ -1,15 +1,19 @@
-//! Products of matrices by the processor's registers of tiles (Intel's Advanced Matrix Extensions), summed in binary32.
+//! Products of matrices by the processor's instructions for bf16, summed in binary32: Intel's Advanced Matrix Extensions (registers of
+//! tiles), or AVX-512's dot products of pairs (`dots.rs`), which take factors in the same order.
 //!
-//! Tiles multiply numbers of bf16. An instruction adds 32 terms to each of 16 by 16 sums: those at even places one after another,
-//! those at odd ones, then both to the sum. So a chain of 1,024 terms rounds as often as one of 48 that are added one by one; chains are
-//! added up in binary64. The bits of an element depend on its row, its column and their length alone.
+//! An instruction of the former adds 32 terms to each of 16 by 16 sums: those at even places one after another, those at odd ones,
+//! then both to the sum. So a chain of 1,024 terms rounds as often as one of 48 that are added one by one. One of the latter adds two
+//! terms to each of 16 sums; chains of 64 terms are added up to 1,024. Longer chains are added up in binary64. The bits of an element
+//! depend on its row, its column and their length alone.
 //!
 //! - Of bf16: infinities and NaNs come out as IEEE 754 says. Products and sums of less than 2⁻¹²⁶ in magnitude may come out as zeros;
-//!   factors as small count as what they are.
+//!   factors as small count as what they are. Dot products are twice as fast as products of the converted factors.
 //! - Of `f32`: each number is the sum of three of bf16, and six of the nine products of parts are added, so that a sum errs by no more
 //!   than a chain of fused multiply-adds. Where infinities, NaNs or numbers of extreme magnitude make parts inexact, 16 rows by 16
-//!   columns are multiplied by AVX-512 instead (`outside.rs`). Twice as fast as AVX-512.
+//!   columns are multiplied by AVX-512 instead (`outside.rs`). Twice as fast as AVX-512, by registers of tiles alone.
 
+#[cfg(target_arch = "x86_64")]
+mod dots;
 mod extent;
 mod outside;
 mod pack;
@@ -28,7 +32,7 @@ mod vectors;
 pub(in crate::cpu) mod windows;
 
 use super::view::Sizes;
-use ferrotrace_runtime::{Error, Result, has_amx};
+use ferrotrace_runtime::{Error, Result, has_amx, has_bf16_dots};
 use packed::{Found, Matrices, are_packed, from, kept_elements};
 pub use packed::{Kept, Right, kept, packed_bytes};
 use panel::Panel;
@@ -56,12 +60,20 @@ pub fn takes(s: Sizes, format: Format) -> bool {
     match format {
         Format::Half => {
             let fewest = s.k >= FEWEST.0 && s.m.min(s.n) >= FEWEST.1;
-            has_amx() && fewest && s.work() >= WORK
+            has_tiles(format) && fewest && s.work() >= WORK
         }
         Format::Single => {
             let each = s.m.saturating_mul(s.n) / (s.m + s.n).max(1);
-            has_parts() && s.k >= TERMS && each >= EACH
+            has_tiles(format) && s.k >= TERMS && each >= EACH
         }
+    }
+}
+
+/// Whether this machine multiplies by tiles of this format.
+fn has_tiles(format: Format) -> bool {
+    match format {
+        Format::Half => has_amx() || has_bf16_dots(),
+        Format::Single => has_parts(),
     }
 }
 
@@ -97,11 +109,7 @@ impl<'a> Products<'a> {
     ) -> Result<Products<'a>> {
         let format = a.format();
         let few = |kept: Kept<'_>| kept.0.len() < kept_elements(s.n, s.k, format);
-        let has = match format {
-            Format::Half => has_amx(),
-            Format::Single => has_parts(),
-        };
-        if !has || b.source.format() != format || b.kept.is_some_and(few) {
+        if !has_tiles(format) || b.source.format() != format || b.kept.is_some_and(few) {
             return Err(Error::internal("a product without tiles"));
         }
         for &(i, j) in starts {

@@ -43,7 +43,7 @@ impl Pair {
         // SAFETY: as the caller promises.
         let sum = |to| unsafe {
             match self.format {
-                Format::Half => registers.sums(tiles, self.steps, factors, ahead, to),
+                Format::Half => registers.sums(self.size, self.steps, factors, ahead, to),
                 Format::Single => registers.sums_of_parts(tiles, self.steps, factors, ahead, to),
             }
         };
