@@ -63,9 +63,9 @@ impl Configured {
     /// The process multiplies numbers of bf16 (`ferrotrace_runtime::has_amx`, `has_bf16_dots`).
     pub unsafe fn new() -> Configured {
         let tiles = has_amx();
-        // SAFETY: the process may use tiles, and the configuration is one that every processor with them takes.
         #[cfg(target_arch = "x86_64")]
         if tiles {
+            // SAFETY: the process may use tiles, and the configuration is one that every processor with them takes.
             unsafe {
                 std::arch::asm!("ldtilecfg [{}]", in(reg) &raw const WHOLE, options(nostack, readonly, preserves_flags));
             }
@@ -197,9 +197,9 @@ impl Configured {
 
 impl Drop for Configured {
     fn drop(&mut self) {
-        // SAFETY: the process may use tiles, as was found when they were configured.
         #[cfg(target_arch = "x86_64")]
         if self.0 {
+            // SAFETY: the process may use tiles, as was found when they were configured.
             unsafe {
                 std::arch::asm!(
                     "tilerelease",
