@@ -19,7 +19,7 @@ type Pass = fn(Graph, Graph, &Policy) -> Result<Draft>;
 /// released after their last use; with what composites hold while they run or without.
 pub(super) fn allowed(recorded: &Graph, policy: &Policy, within: bool) -> [u64; 2] {
     let bounds = &policy.thresholds;
-    let one_by_one = OneByOne::of(recorded);
+    let one_by_one = OneByOne::of(recorded, policy.target.tiles);
     let [kept, released] = one_by_one.peaks(within);
     let allowed = |beyond: u64, held: u64| {
         let more = held.checked_div(bounds.held_share).unwrap_or(u64::MAX);

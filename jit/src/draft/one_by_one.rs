@@ -10,6 +10,8 @@ use smallvec::SmallVec;
 /// When each value has memory.
 pub(super) struct OneByOne<'a> {
     graph: &'a Graph,
+    /// Whether products multiply by the processor's tiles (`Target::tiles`).
+    tiles: bool,
     /// The node whose memory each lies in.
     root: Vec<usize>,
     /// The last node that reads that memory, by that node; none reads what is held to the end last.
@@ -17,7 +19,7 @@ pub(super) struct OneByOne<'a> {
 }
 
 impl<'a> OneByOne<'a> {
-    pub fn of(graph: &'a Graph) -> OneByOne<'a> {
+    pub fn of(graph: &'a Graph, tiles: bool) -> OneByOne<'a> {
         let nodes = graph.nodes();
         let mut root: Vec<usize> = (0..nodes.len()).collect();
         let mut last: Vec<usize> = root.clone();
@@ -34,7 +36,12 @@ impl<'a> OneByOne<'a> {
         for output in graph.outputs() {
             last[root[output.0 as usize]] = usize::MAX;
         }
-        OneByOne { graph, root, last }
+        OneByOne {
+            graph,
+            tiles,
+            root,
+            last,
+        }
     }
 
     /// The most bytes held at once beyond the inputs: first where inputs are kept, then where they are released after
@@ -143,8 +150,8 @@ impl<'a> OneByOne<'a> {
         };
         let args: SmallVec<[ArgMeta<'_>; 6]> = node.args.iter().map(meta).collect();
         let held = match composite {
-            Some(op) => composite::held(op, &args),
-            None => matmul::held(&args),
+            Some(op) => composite::held(op, &args, self.tiles),
+            None => matmul::held(&args, self.tiles),
         };
         held.unwrap_or(0)
     }
@@ -181,7 +188,7 @@ mod tests {
 
     fn held(text: &str) -> [u64; 2] {
         let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
-        OneByOne::of(&graph).peaks(true)
+        OneByOne::of(&graph, false).peaks(true)
     }
 
     #[test]
@@ -217,7 +224,8 @@ mod tests {
             %2: f32[10, 100] = layer_norm(%1, 1e-5) {n: 1, weight: false, bias: false}
             return %2";
         let graph: Graph = norm.parse().unwrap_or_else(|e| panic!("{e}"));
-        let [without, with] = [false, true].map(|within| OneByOne::of(&graph).peaks(within)[0]);
+        let [without, with] =
+            [false, true].map(|within| OneByOne::of(&graph, false).peaks(within)[0]);
         assert_eq!(without, 8000);
         assert!((12000..13000).contains(&with), "{with}");
     }

@@ -97,6 +97,7 @@ impl Footprints {
         outputs: &[(Source, Layout)],
         pieces: &Pieces,
     ) -> Footprints {
+        let tiles = policy.target.tiles;
         let mut all = Footprints::default();
         let mut numbers: FxHashMap<Source, usize> = FxHashMap::default();
         let mut number = |all: &mut Footprints, source: Source| {
@@ -148,19 +149,19 @@ impl Footprints {
                 _ => None,
             };
             if let Step::Template(t) = step {
-                footprint.operand = scratch(graph, &t.call, computed, false);
+                footprint.operand = scratch(graph, &t.call, computed, (false, tiles));
             }
             if let Step::Call(call) = step
                 && graph.node(call.node).is(Op::is_matmul)
             {
-                footprint.operand = scratch(graph, call, None, false);
+                footprint.operand = scratch(graph, call, None, (false, tiles));
             }
             if let Step::Template(t) = step
                 && !t.stored
                 && t.epilogue.is_none()
             {
                 let may_hold = |node: &ValueId| t.may_lie_in(*node, graph, policy, pieces);
-                footprint.passing = scratch(graph, &t.call, computed, true);
+                footprint.passing = scratch(graph, &t.call, computed, (true, tiles));
                 let pointers = t.kernel.iter().flat_map(|kernel| &kernel.pointers);
                 let written = pointers.filter_map(|p| match p {
                     Pointer::Write(node) => Some(*node),
@@ -269,8 +270,14 @@ impl Footprints {
     }
 }
 
-/// Bytes of the panels of a product without memory of its own, or of operands that are `computed` or packed.
-fn scratch(graph: &Graph, call: &Call, computed: Option<usize>, passing: bool) -> u64 {
+/// Bytes of the panels of a product without memory of its own, where it is `passing`, or of operands that are `computed` or packed, by
+/// the processor's tiles if there are such.
+fn scratch(
+    graph: &Graph,
+    call: &Call,
+    computed: Option<usize>,
+    (passing, tiles): (bool, bool),
+) -> u64 {
     let of = |source: &Source| match source {
         Source::Input(n) => graph.inputs()[*n as usize].dtype,
         Source::Node(node) => graph.node(*node).dtype,
@@ -285,8 +292,9 @@ fn scratch(graph: &Graph, call: &Call, computed: Option<usize>, passing: bool) -
     }
     // Operands that do not fit are an error of the run.
     let operands = [(left, of(a)), (right, of(b))];
-    let all =
-        |passes| matmul::scratch(operands, dtype, passes, computed).unwrap_or_default() as u64;
+    let all = |passes| {
+        matmul::scratch(operands, dtype, passes, computed, tiles).unwrap_or_default() as u64
+    };
     // Of the two kinds together, what the operand takes is what there is without the other.
     match passing {
         true => all(true) - all(false),

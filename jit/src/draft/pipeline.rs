@@ -69,7 +69,9 @@ fn simplified(recorded: &Graph, policy: &Policy) -> Result<Graph> {
             };
             return aligned(graph, &policy.thresholds, kept);
         }
-        let room = |graph: &Graph| OneByOne::of(graph).room(allowed(recorded, policy, false));
+        let room = |graph: &Graph| {
+            OneByOne::of(graph, policy.target.tiles).room(allowed(recorded, policy, false))
+        };
         hoisted(graph, &policy.thresholds, room)
     };
     pass("simplify", simplified, Graph::verify)

@@ -277,15 +277,16 @@ pub fn copied_to(args: &[ArgMeta<'_>]) -> Result<Option<DType>> {
     Ok((!as_it_is && !matrix.is_some_and(DType::is_half)).then_some(compute))
 }
 
-/// The most bytes that a product holds at once while it runs by itself, its result included.
+/// The most bytes that a product holds at once while it runs by itself, its result included; `by_tiles` where it multiplies by the
+/// processor's tiles if that pays, else as it does where there are none.
 ///
 /// # Errors
 /// The operands are not those of a product.
-pub fn held(args: &[ArgMeta<'_>]) -> Result<u64> {
+pub fn held(args: &[ArgMeta<'_>], by_tiles: bool) -> Result<u64> {
     let (shape, dtype) = infer(args)?;
     let compute = dtype.compute();
     let mut copies = 0;
-    if let Some(format) = tiles(args)? {
+    if let Some(format) = tiles(args)?.filter(|_| by_tiles) {
         let dense = |i| Ok(Layout::contiguous(tensor(args, i)?.0.clone()));
         let parts = arranged(&dense(0)?, &dense(1)?, None)?.parts;
         copies = packed_bytes(parts.sizes, format, [parts.batch.numel(); 2]);
@@ -459,7 +460,7 @@ fn around<T: Element + Real>(
 
 /// Bytes of scratch memory that [`run_around`] takes for a product of type `dtype`, of operands with these layouts and
 /// dtypes, on this thread's number of threads: for the product, if it `passes` from panel to panel without memory of its
-/// own, and for the operand that is `computed`.
+/// own, and for the operand that is `computed`; `by_tiles` as for [`held`].
 ///
 /// # Errors
 /// The shapes are not those of a product.
@@ -468,10 +469,11 @@ pub fn scratch(
     dtype: DType,
     passes: bool,
     computed: Option<usize>,
+    by_tiles: bool,
 ) -> Result<usize> {
     let compute = dtype.compute();
     let metas = operands.map(|(layout, of)| ArgMeta::Tensor(layout.shape(), of));
-    if let Some(format) = tiles(&metas)?.filter(|_| computed.is_none()) {
+    if let Some(format) = tiles(&metas)?.filter(|_| by_tiles && computed.is_none()) {
         let [(a, _), (b, _)] = operands;
         return tiles::scratch(arranged(a, b, None)?, format, passes);
     }

@@ -112,7 +112,7 @@ impl<'a> Cuts<'a> {
                 readers[operand.0 as usize].push(reader);
             }
         }
-        let one_by_one = OneByOne::of(graph);
+        let one_by_one = OneByOne::of(graph, draft.policy.target.tiles);
         Cuts {
             held: one_by_one.held(donated),
             draft,

@@ -117,7 +117,7 @@ impl Recorder {
     /// The most bytes that [`run`](Self::run) holds at once beyond those of the operands: each result has memory of its
     /// own up to its last use, a view has none, and what an operator needs for itself alone is not counted, but for the
     /// copies that a product makes of its operands.
-    pub(super) fn held(&self, result: ValueId) -> u64 {
+    pub(super) fn held(&self, result: ValueId, by_tiles: bool) -> u64 {
         let count = self.shapes.values.len();
         // The value whose memory each lies in, and the step that reads it last.
         let mut root: Vec<usize> = (0..count).collect();
@@ -144,9 +144,11 @@ impl Recorder {
             let made = self.inputs + step;
             if root[made] == made {
                 let own = match op {
-                    Op::Composite(op) => super::held(op, &metas(self, operands)).unwrap_or(0),
+                    Op::Composite(op) => {
+                        super::held(op, &metas(self, operands), by_tiles).unwrap_or(0)
+                    }
                     _ if op.rounded().is_matmul() => {
-                        matmul::held(&metas(self, operands)).unwrap_or(0)
+                        matmul::held(&metas(self, operands), by_tiles).unwrap_or(0)
                     }
                     _ => 0,
                 };

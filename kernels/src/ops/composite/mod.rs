@@ -163,11 +163,11 @@ fn infer_by_definition(op: &dyn Definition, args: &[ArgMeta<'_>]) -> Inferred {
 }
 
 /// The most bytes that running the operator holds at once beyond those of its operands, its result included; what one
-/// ready-made kernel needs for itself is not counted.
+/// ready-made kernel needs for itself is not counted. `by_tiles` as for [`matmul::held`](crate::ops::matmul::held).
 ///
 /// # Errors
 /// The operands do not fit the operator.
-pub fn held(op: &Composite, args: &[ArgMeta<'_>]) -> Result<u64> {
+pub fn held(op: &Composite, args: &[ArgMeta<'_>], by_tiles: bool) -> Result<u64> {
     let op = op.entry();
     if op.has_kernel() {
         let (shape, dtype) = op.infer(args)?;
@@ -175,7 +175,7 @@ pub fn held(op: &Composite, args: &[ArgMeta<'_>]) -> Result<u64> {
     }
     let (mut b, operands) = Recorder::new(args);
     let result = op.define(&mut b, &operands)?;
-    Ok(b.held(result))
+    Ok(b.held(result, by_tiles))
 }
 
 /// An error with an index out of range as the program gave it.

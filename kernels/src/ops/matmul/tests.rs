@@ -217,7 +217,7 @@ fn a_product_holds_what_is_said() {
             let a = of(left, &[m, k], &integers(m * k, 1, -3, 3));
             let b = of(right, &[k, n], &integers(k * n, 2, -3, 3));
             let args = [Arg::Array(a.clone()), Arg::Array(b.clone())];
-            let said = held(&metas(&args)).expect("a product");
+            let said = held(&metas(&args), true).expect("a product");
             let (_, stats) = stats_scope(|| apply(&a, &b).expect("a product"));
             // Of a vector and a matrix in half precision the copy of the vector is left out.
             let vector = u64::from(m == 1 || n == 1) * (k * 4) as u64;
@@ -226,6 +226,25 @@ fn a_product_holds_what_is_said() {
                 "{left} {right} {m} {n}: {} for {said}",
                 stats.peak_bytes
             );
+        }
+    }
+}
+
+// Plans for another machine ask what a product without tiles takes, on machines that have them too.
+#[test]
+fn memory_without_tiles_is_that_of_converted_operands() {
+    for (m, k, n) in [(300, 64, 40), (256, 256, 256), (1100, 2100, 1300)] {
+        let (a, b) = (Shape::from([m, k]), Shape::from([k, n]));
+        let metas = [&a, &b].map(|shape| ArgMeta::Tensor(shape, DType::BF16));
+        let converted = ((m * k + k * n + m * n) * 4) as u64;
+        assert_eq!(held(&metas, false).expect("a product"), converted);
+        let layouts = [a.clone(), b.clone()].map(Layout::contiguous);
+        for passes in [false, true] {
+            let of = |dtype| {
+                let operands = [(&layouts[0], dtype), (&layouts[1], dtype)];
+                scratch(operands, dtype, passes, None, false).expect("a product")
+            };
+            assert_eq!(of(DType::BF16), of(DType::F32));
         }
     }
 }
