@@ -7,7 +7,8 @@
 //! depend on its row, its column and their length alone.
 //!
 //! - Of bf16: infinities and NaNs come out as IEEE 754 says. Products and sums of less than 2⁻¹²⁶ in magnitude may come out as zeros;
-//!   factors as small count as what they are. Dot products are twice as fast as products of the converted factors.
+//!   factors as small count as what they are (`small.rs`; many of a line by a
+//!   second product, `scaled.rs`). Dot products are twice as fast as products of the converted factors.
 //! - Of `f32`: each number is the sum of three of bf16, and six of the nine products of parts are added, so that a sum errs by no more
 //!   than a chain of fused multiply-adds. Where infinities, NaNs or numbers of extreme magnitude make parts inexact, 16 rows by 16
 //!   columns are multiplied by AVX-512 instead (`outside.rs`). Twice as fast as AVX-512, by registers of tiles alone.
@@ -20,6 +21,7 @@ mod pack;
 mod packed;
 mod pair;
 mod panel;
+mod scaled;
 mod small;
 mod source;
 #[cfg(target_arch = "x86_64")]

@@ -3,6 +3,7 @@
 use super::pack::pack;
 use super::packed::Found;
 use super::pair::{PAIR, Pair, SUMS};
+use super::scaled::{correct_many, is_many};
 use super::small::{Place, correct};
 use super::source::{Format, Source};
 use super::tile::{AHEAD, Configured, ELEMENTS, Factors, SIDE, TERMS};
@@ -10,7 +11,7 @@ use crate::cpu::dense::scratch_of_two;
 use std::ops::Range;
 
 /// Terms of a chain in binary32, of which each instruction adds the sum of 32; chains are added up in binary64.
-const RUN: usize = 1024;
+pub(super) const RUN: usize = 1024;
 /// Words of a line of the cache, at which tiles begin.
 const LINE: usize = 16;
 
@@ -158,7 +159,9 @@ impl Panel<'_> {
         // SAFETY: as the caller promises.
         unsafe {
             match self.format() {
-                Format::Half => self.correct(rows, found.map(|found| found.small)),
+                Format::Half => {
+                    self.correct(block.registers, rows, found.map(|found| found.small));
+                }
                 Format::Single => self.outside(rows, found.map(|found| found.extents)),
             }
         }
@@ -241,20 +244,44 @@ impl Panel<'_> {
     ///
     /// # Safety
     /// As for [`Panel::run`].
-    unsafe fn correct(&self, rows: Range<usize>, [mut left, mut right]: [Vec<Place>; 2]) {
+    unsafe fn correct(
+        &self,
+        registers: &Configured,
+        rows: Range<usize>,
+        [left, right]: [Vec<Place>; 2],
+    ) {
         if left.is_empty() && right.is_empty() {
             return;
         }
-        left.sort_unstable();
-        right.sort_unstable();
         let a = self.of[0].from(rows.start, 0).lines();
         let b = self.of[1].transpose().lines();
         let (to, pitch) = self.to;
         let to = to.wrapping_add(rows.start * pitch);
         // SAFETY: as the caller promises.
         unsafe {
-            correct(a, &left, (b, self.columns), to, (pitch, 1));
-            correct(b, &right, (a, rows.len()), to, (1, pitch));
+            for (of, small, others, by) in [
+                (a, left, (b, self.columns), (pitch, 1)),
+                (b, right, (a, rows.len()), (1, pitch)),
+            ] {
+                let [many, few] = parted(small, self.k);
+                correct_many(registers, (of, self.k), &many, others, to, by);
+                correct(of, &few, others, to, by);
+            }
         }
     }
+}
+
+/// The places of lines of `k` terms that have many, and of those that have few, in order. Which a line is depends on it alone.
+fn parted(mut places: Vec<Place>, k: usize) -> [Vec<Place>; 2] {
+    places.sort_unstable();
+    let (mut many, mut few) = (Vec::new(), Vec::new());
+    for of_line in places.chunk_by(|a, b| a.0 == b.0) {
+        let to = if is_many(of_line.len(), k) {
+            &mut many
+        } else {
+            &mut few
+        };
+        to.extend_from_slice(of_line);
+    }
+    [many, few]
 }

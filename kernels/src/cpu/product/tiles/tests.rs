@@ -407,3 +407,55 @@ fn few_terms_are_as_exact_as_in_binary32() {
         check::<f32>(&mut random, s, 1, (0, 0), [&uniform, &uniform], exact);
     }
 }
+
+// A processor with registers of tiles multiplies by these; its dot products are tested here alone.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn dot_products_of_every_edge() {
+    use tile::{Factors, TERMS};
+    if !has_bf16_dots() {
+        return;
+    }
+    let mut random = Random(5);
+    let steps = 5;
+    // Two tiles of lines, each of five tiles of terms.
+    let size = SIDE * TERMS;
+    let [left, right] = [(); 2].map(|()| random.elements::<bf16>(2 * steps * size, &whole));
+    let factors = [&left, &right].map(|of| Factors {
+        first: of.as_ptr().cast(),
+        next: steps * size,
+    });
+    let tile = |line: usize, step: usize| (line / SIDE * steps + step) * size;
+    let sum = |i: usize, j: usize| -> f64 {
+        let terms = (0..steps * TERMS).map(|t| {
+            let (step, t) = (t / TERMS, t % TERMS);
+            let a = left[tile(i, step) + i % SIDE * TERMS + t];
+            let b = right[tile(j, step) + t / 2 * TERMS + j % SIDE * 2 + t % 2];
+            a.wide() * b.wide()
+        });
+        terms.sum()
+    };
+    for (rows, columns) in [
+        (1, 1),
+        (4, 17),
+        (5, 16),
+        (8, 32),
+        (13, 3),
+        (16, 16),
+        (17, 31),
+        (29, 20),
+        (32, 32),
+    ] {
+        let mut to = vec![f32::NAN; 32 * 32];
+        let place = (to.as_mut_ptr(), 32);
+        // SAFETY: the process has these instructions, and there is room for two tiles of each side.
+        unsafe { dots::sums((rows, columns), steps, factors, left.as_ptr().cast(), place) };
+        for (i, j) in (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))) {
+            assert_eq!(
+                f64::from(to[i * 32 + j]),
+                sum(i, j),
+                "{rows} {columns}: {i} {j}"
+            );
+        }
+    }
+}

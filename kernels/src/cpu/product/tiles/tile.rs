@@ -2,6 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::dots;
+#[cfg(target_arch = "x86_64")]
 use ferrotrace_runtime::has_amx;
 
 /// Rows of a tile of sums, and its columns.
@@ -54,7 +55,7 @@ static WHOLE: Configuration = Configuration {
 };
 
 /// This thread's registers while they are configured, where the process may use tiles; afterwards the system need not keep them.
-pub(in crate::cpu) struct Configured(bool);
+pub(in crate::cpu) struct Configured(());
 
 impl Configured {
     /// Configures this thread's registers, if it has such. None is configured on it yet.
@@ -62,20 +63,20 @@ impl Configured {
     /// # Safety
     /// The process multiplies numbers of bf16 (`ferrotrace_runtime::has_amx`, `has_bf16_dots`).
     pub unsafe fn new() -> Configured {
-        let tiles = has_amx();
         #[cfg(target_arch = "x86_64")]
-        if tiles {
+        if has_amx() {
             // SAFETY: the process may use tiles, and the configuration is one that every processor with them takes.
             unsafe {
                 std::arch::asm!("ldtilecfg [{}]", in(reg) &raw const WHOLE, options(nostack, readonly, preserves_flags));
             }
         }
-        Configured(tiles)
+        Configured(())
     }
 
     /// Writes the sums of products of so many rows and columns, at most two tiles of each side, of `steps` tiles each, to `to`, whose
     /// rows are `pitch` apart; of tiles that are not whole, also what lies behind these rows and columns. The factors are those of
-    /// rows, which pass by the first-level cache, and of columns; each step asks for 128 elements ([`AHEAD`]) that are read later. Terms that are less than 2⁻¹²⁶ in magnitude count as zero, and so do sums.
+    /// rows, which pass by the first-level cache, and of columns; each step asks for 128 elements ([`AHEAD`]) that are read later. Terms
+    /// that are less than 2⁻¹²⁶ in magnitude count as zero, and so do sums.
     ///
     /// # Safety
     /// The factors may be read, the result written.
@@ -89,7 +90,7 @@ impl Configured {
         to: (*mut f32, usize),
     ) {
         #[cfg(target_arch = "x86_64")]
-        if !self.0 {
+        if !has_amx() {
             // SAFETY: as the caller promises; the process has dot products, as it has no tiles.
             return unsafe { dots::sums(size, steps, factors, ahead, to) };
         }
@@ -198,8 +199,8 @@ impl Configured {
 impl Drop for Configured {
     fn drop(&mut self) {
         #[cfg(target_arch = "x86_64")]
-        if self.0 {
-            // SAFETY: the process may use tiles, as was found when they were configured.
+        if has_amx() {
+            // SAFETY: the process may use tiles.
             unsafe {
                 std::arch::asm!(
                     "tilerelease",
