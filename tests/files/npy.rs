@@ -97,6 +97,25 @@ fn what_numpy_wrote() {
 }
 
 #[test]
+fn complex_numbers_are_pairs() {
+    for (name, dtype) in [("c8", DType::F32), ("c16", DType::F64)] {
+        for form in ["c", "fortran", "big"] {
+            let x = load_npy(data(&format!("numpy/{name}_{form}.npy")), &cpu()).unwrap();
+            assert_eq!((x.dtype(), x.dims()), (dtype, &[2, 3, 4, 2][..]), "{form}");
+            for (part, first) in [(0, 0), (1, 24)] {
+                let got = x.select(-1, part).to_dtype(DType::I64).to_vec::<i64>();
+                let want: Vec<i64> = (first..first + 24).collect();
+                assert_eq!(got.unwrap(), want, "{name}_{form}");
+            }
+        }
+        let scalar = load_npy(data(&format!("numpy/{name}_scalar.npy")), &cpu()).unwrap();
+        assert_eq!(scalar.dims(), [2]);
+        let parts = scalar.to_dtype(DType::I64).to_vec::<i64>().unwrap();
+        assert_eq!(parts, [23, 47]);
+    }
+}
+
+#[test]
 fn the_bytes_are_those_that_numpy_writes() {
     // numpy.save of numpy.array([1.0, 2.0], "f4"), of ml_dtypes' bfloat16 the same header but for the dtype.
     let folder = folder();
@@ -123,7 +142,7 @@ fn what_no_tensor_holds_is_refused_by_name() {
     for (file, part) in [
         ("uint16", "unsigned 16-bit"),
         ("uint64", "unsigned 64-bit"),
-        ("complex", "complex"),
+        ("clongdouble", "complex numbers wider"),
         ("longdouble", "wider than 64"),
         ("text", "strings"),
         ("date", "dates"),

@@ -351,3 +351,29 @@ fn refusals() {
         fails(&long.istft(4, 8, 2, &window, false), &["istft", "[30]"]);
     });
 }
+
+// Angles of real numbers' spectra depend on the sign of what is zero.
+#[test]
+fn ends_of_spectra_of_real_numbers_are_real() {
+    each(&[F64, F32], true, |dtype| {
+        for n in [1, 2, 5, 64, 67, 100, 101, 128, 130, 134, 202, 400, 1000] {
+            let numbers = noise(3 * n).iter().map(|x| x - 0.25).collect::<Vec<f64>>();
+            for strided in [false, true] {
+                let x = match strided {
+                    false => dense(&[3, n], dtype, &numbers).rfft(1),
+                    true => dense(&[n, 3], dtype, &numbers).rfft(0).transpose(0, 1),
+                };
+                let imaginary = x.select(-1, 1).to_dtype(F64);
+                let mut ends = imaginary.select(1, 0).to_vec::<f64>().unwrap();
+                if n % 2 == 0 {
+                    ends.extend(imaginary.select(1, n as isize / 2).to_vec::<f64>().unwrap());
+                }
+                let bits: Vec<u64> = ends.iter().map(|x| x.to_bits()).collect();
+                assert!(
+                    bits.iter().all(|&x| x == 0),
+                    "{n} {dtype} {strided}: {ends:?}"
+                );
+            }
+        }
+    });
+}

@@ -20,6 +20,16 @@ pub(super) enum Value {
     Bool(bool),
 }
 
+impl Value {
+    /// A tensor, or the pairs of complex numbers.
+    pub fn of(tensor: &Tensor, is_complex: bool) -> Value {
+        match is_complex {
+            true => Value::Complex(tensor.clone()),
+            false => Value::Tensor(tensor.clone()),
+        }
+    }
+}
+
 /// An argument of a step.
 #[derive(Clone, Debug)]
 pub(super) enum Arg {

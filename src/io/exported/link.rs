@@ -123,8 +123,10 @@ impl Linker {
         Builder::name(&mut self.names, name, id)?;
         let kind = match (graph.metas.get(name), graph.symbols.get(name)) {
             (Some(meta), _) => {
-                let dtype = schema::dtype_of(meta.dtype);
-                let sizes = meta.sizes.iter().map(Dim::of).collect();
+                let part = schema::part_of(meta.dtype);
+                let dtype = schema::dtype_of(meta.dtype).or(part);
+                let sizes = meta.sizes.iter().map(Dim::of);
+                let sizes = sizes.chain(part.map(|_| Dim::Is(2))).collect();
                 let dtype = dtype.ok_or_else(|| {
                     format!(
                         "takes {name:?} of PyTorch's dtype {}, which no tensor has",
@@ -138,7 +140,11 @@ impl Linker {
                 {
                     return Err(format!("takes {name:?} of a size of {size}"));
                 }
-                Kind::Tensor { dtype, sizes }
+                Kind::Tensor {
+                    dtype,
+                    sizes,
+                    is_complex: part.is_some(),
+                }
             }
             (None, Some(Size::Expr(text, _))) => Kind::Int(match Expr::parse(text) {
                 Some(Expr::Symbol(symbol)) => Some(symbol),

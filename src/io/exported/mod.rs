@@ -139,11 +139,11 @@ impl ExportedProgram {
         ops::names()
     }
 
-    /// What a call takes, in order.
+    /// What a call takes, in order. Complex numbers are given as pairs, a last dimension of 2.
     pub fn inputs(&self) -> Vec<Port> {
         let port = |input: &program::Input| {
             let (dtype, sizes) = match &input.kind {
-                Kind::Tensor { dtype, sizes } => (
+                Kind::Tensor { dtype, sizes, .. } => (
                     Some(*dtype),
                     sizes.iter().map(ToString::to_string).collect(),
                 ),
@@ -469,10 +469,7 @@ fn pure(program: &Arc<Program>, device: &Device) -> Replay {
 
 impl program::State {
     fn value(&self, tensor: &Tensor) -> Value {
-        match self.is_complex {
-            true => Value::Complex(tensor.clone()),
-            false => Value::Tensor(tensor.clone()),
-        }
+        Value::of(tensor, self.is_complex)
     }
 }
 
@@ -519,7 +516,7 @@ fn recorded(
     let (mut ints, mut floats) = (given.ints.iter(), given.floats.iter());
     for input in &program.inputs {
         let value = match input.kind {
-            Kind::Tensor { .. } => tensors.next().cloned().map(Value::Tensor),
+            Kind::Tensor { is_complex, .. } => tensors.next().map(|x| Value::of(x, is_complex)),
             Kind::Float => floats.next().copied().map(Value::Float),
             Kind::Int(_) => ints.next().copied().map(Value::Int),
         };

@@ -70,10 +70,7 @@ impl ExportedProgram {
     /// The program of these parts, whose tensors lie on the CPU; errors name the file.
     pub(in crate::io) fn of_parts(path: &Path, parts: Parts) -> Result<ExportedProgram> {
         let value = |(name, tensor): (String, Tensor)| {
-            let value = match parts.complex.contains(&name) {
-                true => Value::Complex(tensor),
-                false => Value::Tensor(tensor),
-            };
+            let value = Value::of(&tensor, parts.complex.contains(&name));
             (name, value)
         };
         let document = Document {

@@ -78,9 +78,11 @@ pub(super) struct Input {
 /// What an input is.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
+    /// Complex numbers are pairs, whose last size is 2.
     Tensor {
         dtype: DType,
         sizes: Vec<Dim>,
+        is_complex: bool,
     },
     /// A number, and the symbol that stands for it.
     Int(Option<String>),
@@ -171,7 +173,11 @@ impl Program {
             }
         }
         for input in &mut program.inputs {
-            if let Kind::Tensor { dtype: old, .. } = &mut input.kind
+            if let Kind::Tensor {
+                dtype: old,
+                is_complex: false,
+                ..
+            } = &mut input.kind
                 && *old == DType::F32
             {
                 *old = dtype;

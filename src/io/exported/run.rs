@@ -60,7 +60,7 @@ impl Program {
             }
             bound.inputs.insert(&input.name, tensor);
             match &input.kind {
-                Kind::Tensor { dtype, sizes } => {
+                Kind::Tensor { dtype, sizes, .. } => {
                     fits(input, tensor, *dtype, sizes)?;
                     if tensor.device() != *device {
                         let (name, is) = (&input.name, tensor.device());

@@ -21,7 +21,10 @@ pub(super) enum Order {
 /// What a header says of the elements that follow.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Header {
+    /// Of a part where numbers are complex.
     pub dtype: DType,
+    /// Whether each element is a real and an imaginary part.
+    pub is_complex: bool,
     pub order: Order,
     /// Whether the first index varies fastest.
     pub is_fortran: bool,
@@ -101,8 +104,8 @@ fn descr(dtype: DType) -> &'static str {
     }
 }
 
-/// The dtype and byte order of a name.
-fn dtype_of(descr: &str) -> Result<(DType, Order), String> {
+/// The dtype of a name, whether it is that of a complex number's parts, and the byte order.
+fn dtype_of(descr: &str) -> Result<(DType, bool, Order), String> {
     let (order, rest) = match descr.as_bytes().first() {
         Some(b'<' | b'|' | b'=') => (Order::Little, &descr[1..]),
         Some(b'>') => (Order::Big, &descr[1..]),
@@ -119,9 +122,11 @@ fn dtype_of(descr: &str) -> Result<(DType, Order), String> {
         "V2" | "bfloat16" => DType::BF16,
         "f4" => DType::F32,
         "f8" => DType::F64,
+        "c8" => DType::F32,
+        "c16" => DType::F64,
         _ => return Err(untaken(descr, rest)),
     };
-    Ok((dtype, order))
+    Ok((dtype, rest.starts_with('c'), order))
 }
 
 fn untaken(descr: &str, rest: &str) -> String {
@@ -131,7 +136,7 @@ fn untaken(descr: &str, rest: &str) -> String {
         (Some('u'), Some("8")) => "unsigned 64-bit integers",
         (Some('u' | 'i'), _) => "integers of another width",
         (Some('f'), _) => "floats wider than 64 bits",
-        (Some('c'), _) => "complex numbers",
+        (Some('c'), _) => "complex numbers wider than 128 bits",
         (Some('O'), _) => "Python objects, which only a Python program can read",
         (Some('S' | 'a' | 'U'), _) => "strings",
         (Some('M' | 'm'), _) => "dates or durations",
@@ -169,9 +174,12 @@ impl<'a> Literal<'a> {
         self.0 = self.0.trim_start();
         let absent = "has a header without dtype, order or shape";
         match (element, is_fortran, dims) {
-            (Some((dtype, order)), Some(is_fortran), Some(dims)) if self.0.is_empty() => {
+            (Some((dtype, is_complex, order)), Some(is_fortran), Some(dims))
+                if self.0.is_empty() =>
+            {
                 Ok(Header {
                     dtype,
+                    is_complex,
                     order,
                     is_fortran,
                     dims,
@@ -208,7 +216,7 @@ impl<'a> Literal<'a> {
         Ok(inside)
     }
 
-    fn descr(&mut self) -> Result<(DType, Order), String> {
+    fn descr(&mut self) -> Result<(DType, bool, Order), String> {
         self.0 = self.0.trim_start();
         if self.0.starts_with(['[', '(']) {
             return Err("holds records of several fields, which no tensor has".to_owned());
@@ -264,6 +272,7 @@ mod tests {
                 let header = read(&mut &bytes[..]).expect("a header");
                 let want = Header {
                     dtype,
+                    is_complex: false,
                     order: Order::Little,
                     is_fortran: false,
                     dims: dims.to_vec(),
@@ -290,7 +299,7 @@ mod tests {
         for (descr, part) in [
             ("'<u2'", "unsigned 16-bit"),
             ("'<u8'", "unsigned 64-bit"),
-            ("'<c8'", "complex"),
+            ("'<c32'", "complex"),
             ("'<f16'", "wider than 64"),
             ("'|O'", "Python objects"),
             ("'<U5'", "strings"),

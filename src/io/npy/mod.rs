@@ -36,13 +36,14 @@ pub fn save_npy(path: impl AsRef<Path>, tensor: &Tensor) -> Result<()> {
 }
 
 /// Reads a file that NumPy wrote: versions 1 to 3 of the format, row-major or column-major, in either byte order, of
-/// every dtype that tensors have. A column-major array is a tensor of as many dimensions over the same memory.
+/// every dtype that tensors have. A column-major array is a tensor of as many dimensions over the same memory. Complex
+/// numbers are read as pairs, a last dimension of 2, as [`Tensor::fft`] gives them: `complex64` as `F32`, `complex128` as `F64`.
 ///
 /// Bytes behind the array are left alone, as NumPy does.
 ///
 /// # Errors
 /// `Io`: the file cannot be read, is no array of NumPy's, or is shorter than it claims; or it holds what no tensor does:
-/// unsigned integers wider than 8 bits, complex numbers, strings, objects, dates, records.
+/// unsigned integers wider than 8 bits, strings, objects, dates, records.
 ///
 /// ```
 /// use ferrotrace::prelude::*;
@@ -68,7 +69,10 @@ fn read(
     known: u64,
     device: &Device,
 ) -> Result<Tensor> {
-    let header = header::read(stream).map_err(|message| broken(path, message))?;
+    let mut header = header::read(stream).map_err(|message| broken(path, message))?;
+    if header.is_complex {
+        header.dims.push(2);
+    }
     let shape = shape_of(path, &header.dims, header.dtype)?;
     let len = shape.numel() * header.dtype.size();
     let bytes = read_exactly(stream, len, known).map_err(|error| Error::io(path, &error))?;
@@ -82,6 +86,7 @@ fn read(
 fn tensor_of(mut bytes: Vec<u8>, header: Header, device: &Device) -> Tensor {
     let Header {
         dtype,
+        is_complex,
         order,
         is_fortran,
         mut dims,
@@ -95,10 +100,12 @@ fn tensor_of(mut bytes: Vec<u8>, header: Header, device: &Device) -> Tensor {
         // To NumPy every byte but 0 is true.
         bytes.iter_mut().for_each(|byte| *byte = (*byte != 0) as u8);
     }
-    if !is_fortran || dims.len() < 2 {
+    // The parts of a complex number lie beside each other in both orders.
+    let rank = dims.len() - usize::from(is_complex);
+    if !is_fortran || rank < 2 {
         return Tensor::from_bytes(bytes, dtype, dims, device);
     }
-    dims.reverse();
-    let turned: Vec<usize> = (0..dims.len()).rev().collect();
+    dims[..rank].reverse();
+    let turned: Vec<usize> = (0..rank).rev().chain(rank..dims.len()).collect();
     Tensor::from_bytes(bytes, dtype, dims, device).permute(turned)
 }

@@ -16,6 +16,11 @@ arrays["bf16"] = np.array([1.5, -2.0, 3.25], dtype=ml_dtypes.bfloat16)
 arrays["scalar"] = np.float64(0.1)
 arrays["empty"] = np.zeros((2, 0, 3), np.float32)
 arrays["cube_fortran"] = np.asfortranarray(np.arange(24, dtype=np.int16).reshape(2, 3, 4))
+for dtype in ["c8", "c16"]:
+    x = (np.arange(24) + 1j * np.arange(24, 48)).reshape(2, 3, 4).astype(dtype)
+    forms = x, np.asfortranarray(x), x.astype(np.dtype(dtype).newbyteorder(">")), x[1, 2, 3]
+    for form, x in zip(["c", "fortran", "big", "scalar"], forms):
+        np.save(f"{dtype}_{form}.npy", x)
 np.savez("arrays.npz", **arrays)
 np.savez_compressed("compressed.npz", zeros=np.zeros((50, 20)), range=np.arange(1000, dtype=np.int32))
 
@@ -26,7 +31,7 @@ for version in [(1, 0), (2, 0), (3, 0)]:
 refused = {
     "uint16": np.zeros(2, np.uint16),
     "uint64": np.zeros(2, np.uint64),
-    "complex": np.zeros(2, np.complex64),
+    "clongdouble": np.zeros(2, np.clongdouble),
     "longdouble": np.zeros(2, np.longdouble),
     "text": np.array(["a", "b"]),
     "date": np.zeros(2, "M8[s]"),

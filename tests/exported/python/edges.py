@@ -552,6 +552,34 @@ def pairs(s, x, k, bias):
 g("pairs", pairs, randn(5, 7), randn(7, 4, 3, 2), randn(7, 2))
 
 
+def complex_inputs(s, z, scalar, columns, changed, x):
+    changed.mul_(z[0, 0])
+    spectrum = torch.fft.rfft(x.view(2, 65))
+    return [
+        z * scalar,
+        z.abs(),
+        torch.angle(z),
+        (z @ columns).to(torch.complex128) * scalar,
+        changed.conj(),
+        torch.special.sinc(x),
+        # Frequencies 0 and n/2 of real numbers have no imaginary part, whose sign would decide the angle.
+        torch.angle(spectrum[:, :1]),
+        torch.angle(torch.fft.rfft(-x)[:1]),
+        torch.angle(torch.fft.rfft(-x)[65:]),
+    ]
+
+
+g(
+    "complex_inputs",
+    complex_inputs,
+    randn(3, 4, dtype=torch.cfloat),
+    torch.tensor(1.5 - 2.5j, dtype=torch.cdouble),
+    randn(5, 4, dtype=torch.cfloat).mT,
+    randn(3, dtype=torch.cfloat),
+    randn(130),
+)
+
+
 def quantized(s, x, w, scales):
     import torch.ao.quantization.fx._decomposed  # registers the operators
 

@@ -9,19 +9,17 @@ import torch.utils._pytree as pytree
 
 
 def arr(value):
-    """A tensor or number as an array; complex numbers as pairs, bfloat16 in 32 bits."""
+    """A tensor or number as an array; bfloat16 in 32 bits."""
     if not isinstance(value, torch.Tensor):
         return np.array(value)
-    value = value.detach()
-    if value.is_complex():
-        value = torch.view_as_real(value.resolve_conj())
+    value = value.detach().resolve_conj().resolve_neg()
     if value.dtype == torch.bfloat16:
         value = value.float()
     return value.cpu().numpy()
 
 
 def same(a, b):
-    return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+    return np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
 
 
 def save(folder, model, calls, dynamic_shapes=None, strict=False, decompose=False, kwargs=None):

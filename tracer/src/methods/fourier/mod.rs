@@ -13,7 +13,7 @@ use ferrotrace_kernels::op::check_size;
 use ferrotrace_runtime::{DType, Device, Error, Result, Shape};
 use smallvec::SmallVec;
 use tables::Direction;
-use transform::{Wanted, transform};
+use transform::{Wanted, has_real_ends, transform};
 
 type List = SmallVec<[usize; 4]>;
 
@@ -166,13 +166,17 @@ impl Tensor {
     fn real_transformed(&self, dims: &Dims) -> Result<Tensor> {
         let x = self.as_floats("rfft")?;
         let (last, others) = last_of(dims, self.rank())?;
+        let n = self.shape()[last];
         let half = Wanted {
             parts: 2,
-            count: self.shape()[last] / 2 + 1,
+            count: n / 2 + 1,
         };
-        let x = x
+        let mut x = x
             .unsqueeze(-1)
             .transformed(last, Direction::Forward, half)?;
+        if !has_real_ends(n) {
+            x = x.masked_fill(&imaginary_ends(&x, last, n), 0.0);
+        }
         let x = x.transformed_along(&others, Direction::Forward)?;
         Ok(x.to_dtype(self.dtype()))
     }
@@ -260,6 +264,19 @@ impl Tensor {
             ))),
         }
     }
+}
+
+/// Where frequencies of `n` real numbers have no imaginary part, in pairs whose frequencies are the dimension `dim`.
+#[track_caller]
+fn imaginary_ends(x: &Tensor, dim: usize, n: usize) -> Tensor {
+    let sized = |at: usize| {
+        let mut sizes = vec![1; x.rank()];
+        sizes[at] = x.shape()[at];
+        Tensor::arange(0, sizes[at], 1, DType::I64, &x.device()).reshape(sizes)
+    };
+    // Of an odd length there is no frequency n/2: no place is twice.
+    let ends = (sized(dim) * 2.0).remainder(n as f64).eq(0);
+    ends.logical_and(&sized(x.rank() - 1).eq(1))
 }
 
 /// The last of some dimensions, and the others.

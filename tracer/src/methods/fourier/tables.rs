@@ -64,8 +64,11 @@ impl Kept {
     }
 }
 
-/// Powers of a root of unity, each a product of two that were computed.
+/// Powers of a root of unity, each a product of two that were computed; those at quarters of a turn are exact, and their zeros positive,
+/// so that real numbers have frequencies 0 and n/2 without an imaginary part.
 struct Roots {
+    order: usize,
+    direction: Direction,
     fine: Vec<[f64; 2]>,
     coarse: Vec<[f64; 2]>,
 }
@@ -82,6 +85,8 @@ impl Roots {
             [cos, sin]
         };
         Roots {
+            order,
+            direction,
             fine: (0..step).map(power).collect(),
             coarse: (0..order.div_ceil(step)).map(|k| power(k * step)).collect(),
         }
@@ -89,6 +94,19 @@ impl Roots {
 
     /// The power of an exponent below the order.
     fn at(&self, exponent: usize) -> [f64; 2] {
+        let quarters = 4 * exponent;
+        if quarters.is_multiple_of(self.order) {
+            let quarter = match self.direction {
+                Direction::Forward => -1.0,
+                Direction::Inverse => 1.0,
+            };
+            return match quarters / self.order {
+                0 => [1.0, 0.0],
+                1 => [0.0, quarter],
+                2 => [-1.0, 0.0],
+                _ => [0.0, -quarter],
+            };
+        }
         let step = self.fine.len();
         let ([a, b], [c, d]) = (self.fine[exponent % step], self.coarse[exponent / step]);
         [a * c - b * d, a * d + b * c]
@@ -122,7 +140,7 @@ impl Table {
                         match (row < n, part) {
                             (true, 0) | (false, 1) => cos,
                             (true, _) => sin,
-                            (false, _) => -sin,
+                            (false, _) => 0.0 - sin,
                         }
                     };
                     numbers.extend((0..count).map(column));

@@ -36,6 +36,16 @@ pub(super) fn split(n: usize) -> Split {
     }
 }
 
+/// Whether the transform of `n` real numbers has no imaginary part at the frequencies 0 and n/2, not one of rounding either.
+pub(super) fn has_real_ends(n: usize) -> bool {
+    match split(n) {
+        Split::Whole => true,
+        // The number n/2 is one of the second transform's, of numbers that are real, where that has an even length.
+        Split::Parts(_, second) => (n % 2 == 1 || second % 2 == 0) && has_real_ends(second),
+        Split::Convolution(_) => false,
+    }
+}
+
 /// The parts of complex numbers along a dimension of size 2.
 #[track_caller]
 fn both(x: &Tensor, dim: isize) -> [Tensor; 2] {
@@ -157,5 +167,12 @@ mod tests {
         assert_eq!(split(1000), Split::Parts(25, 40));
         assert_eq!(split(2 * 101), Split::Parts(2, 101));
         assert_eq!(split(101), Split::Convolution(256));
+    }
+
+    #[test]
+    fn some_lengths_have_real_ends() {
+        assert!([1, 2, 64, 128, 400, 1000, 1 << 18, 81].map(has_real_ends) == [true; 8]);
+        // 130 is 10 by 13, 202 is 2 by 101.
+        assert!([130, 101, 202].map(has_real_ends) == [false; 3]);
     }
 }

@@ -63,6 +63,7 @@ pub(in crate::io::exported::ops) const TABLE: Table = &[
         })
     }),
     ("erfinv", "default", |c| one(c.tensor("self")?.erfinv())),
+    ("special_sinc", "default", |c| of(c, Tensor::sinc)),
     ("special_erfinv", "default", |c| {
         one(c.tensor("self")?.erfinv())
     }),
