@@ -5,6 +5,7 @@
 mod common;
 mod forms;
 
+mod bytes;
 mod coming_from;
 mod composed;
 mod formulas;

@@ -249,7 +249,10 @@ impl UnaryOp {
             Relu if dtype == DType::U8 => a.to_owned(),
             IsNan | IsInf | IsFinite if !float => {
                 let truth = if matches!(self, IsFinite) { "-1" } else { "0" };
-                format!("((i32x{lanes}){{}} + ({truth}))")
+                format!(
+                    "(({}x{lanes}){{}} + ({truth}))",
+                    crate::support::mask_type(lanes)
+                )
             }
             Recip => format!("(1.0{} / {a})", if dtype == DType::F32 { "f" } else { "" }),
             _ => call(needs, self.name(), dtype, lanes, &[a]),

@@ -149,14 +149,7 @@ casts! {
 /// The C text of a conversion of `a`, and the functions it calls.
 fn text(from: DType, to: DType, lanes: usize) -> (String, Vec<String>) {
     let source = from.compute();
-    let convert = |a: &str, to: &str| {
-        // A truth value is a mask of 32 bits.
-        let from = match source {
-            DType::Bool => "i32",
-            other => other.name(),
-        };
-        super::convert(a, from, to, lanes)
-    };
+    let convert = |a: &str, to: &str| super::convert(a, super::c_type(source, lanes), to, lanes);
     if to.is_half() {
         if from == to {
             return ("a".into(), Vec::new());
@@ -349,7 +342,7 @@ pub(super) fn entries() -> Vec<Entry> {
         for to in DType::ALL {
             entries.push(Entry::new(format!("ft_cast_{from}_{to}"), move |name, lanes| {
                 let (value, calls) = text(from, to, lanes);
-                let (a, r) = (super::c_type(from), super::c_type(to));
+                let (a, r) = (super::c_type(from, lanes), super::c_type(to, lanes));
                 let mut deps = vec![need("types", lanes)];
                 deps.extend(calls.iter().map(|c| need(c, lanes)));
                 let text = format!("FT_INLINE {r}x{lanes} {name}x{lanes}({a}x{lanes} a) {{ return {value}; }}\n");
@@ -358,23 +351,23 @@ pub(super) fn entries() -> Vec<Entry> {
         }
     }
     for dtype in DType::ALL {
-        let ty = super::c_type(dtype);
         entries.push(Entry::new(format!("ft_sel_{dtype}"), move |name, lanes| {
+            let (ty, mask) = (super::c_type(dtype, lanes), super::mask_type(lanes));
             let int = match ty {
                 "f32" | "i32" => "i32",
                 "f64" | "i64" => "i64",
                 "i16" => "i16",
                 _ => "i8",
             };
-            let widened = if int == "i32" {
-                String::new()
-            } else {
-                let k = super::convert("m", "i32", int, lanes);
-                format!("  {int}x{lanes} k = {k};\n")
+            let (k, converted) = match int == mask {
+                true => ("m", String::new()),
+                false => {
+                    let k = super::convert("m", mask, int, lanes);
+                    ("k", format!("  {int}x{lanes} k = {k};\n"))
+                }
             };
-            let k = if int == "i32" { "m" } else { "k" };
             let text = format!(
-                "FT_INLINE {ty}x{lanes} {name}x{lanes}(i32x{lanes} m, {ty}x{lanes} a, {ty}x{lanes} b) {{\n{widened}  \
+                "FT_INLINE {ty}x{lanes} {name}x{lanes}({mask}x{lanes} m, {ty}x{lanes} a, {ty}x{lanes} b) {{\n{converted}  \
                  return ({ty}x{lanes})(({k} & ({int}x{lanes})a) | (~{k} & ({int}x{lanes})b));\n}}\n"
             );
             Definition {

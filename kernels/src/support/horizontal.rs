@@ -175,11 +175,12 @@ pub(super) fn entries() -> Vec<Entry> {
         // A mask as one truth value, 0 or 1.
         entries.push(Entry::new(format!("ft_h{kind}_bool"), move |name, lanes| {
             let (test, invert) = if op == "|" { ("m", "") } else { ("~m", "!") };
+            let mask = super::mask_type(lanes);
             let text = format!(
-                "FT_INLINE int {name}x{lanes}(i32x{lanes} m) {{ return {invert}ft_any_i32x{lanes}({test}); }}\n"
+                "FT_INLINE int {name}x{lanes}({mask}x{lanes} m) {{ return {invert}ft_any_{mask}x{lanes}({test}); }}\n"
             );
             Definition {
-                deps: vec![need("types", lanes), need("ft_any_i32", lanes)],
+                deps: vec![need("types", lanes), need(&format!("ft_any_{mask}"), lanes)],
                 text,
             }
         }));

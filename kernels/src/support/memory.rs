@@ -2,7 +2,7 @@
 
 use super::rows::{ROWS, columns};
 use super::strided::{EVERY, INTERLEAVE, interleaved, strided};
-use super::{Definition, Entry, need};
+use super::{Definition, Entry, mask_type, need};
 use std::fmt::Write;
 
 /// How a dtype lies in memory: (dtype, memory type, represented by, C text of reading `v`, C text of writing `v`).
@@ -25,6 +25,20 @@ const LAYOUTS: [(&str, &str, &str, &str, &str); 10] = [
     ("f16", "i16", "f32", "ft_from_f16x@(v)", "ft_to_f16x@(v)"),
     ("bf16", "i16", "f32", "ft_from_bf16x@(v)", "ft_to_bf16x@(v)"),
 ];
+
+/// How values of a dtype are represented in vectors of so many lanes: the type, and the C text of reading and of writing.
+fn represented(dtype: &str, lanes: usize) -> (&'static str, String, String) {
+    let &(_, _, value, read, write) = LAYOUTS
+        .iter()
+        .find(|of| of.0 == dtype)
+        .unwrap_or(&LAYOUTS[0]);
+    let (value, read, write) = match dtype {
+        "bool" if mask_type(lanes) == "i8" => ("i8", "-(v)", "(v & 1)"),
+        _ => (value, read, write),
+    };
+    let at = |text: &str| text.replace('@', &lanes.to_string());
+    (value, at(read), at(write))
+}
 
 pub(super) fn size(memory: &str) -> usize {
     match memory {
@@ -236,7 +250,7 @@ fn at_distance_in_part(
 
 pub(super) fn entries() -> Vec<Entry> {
     let mut entries = Vec::new();
-    for (dtype, memory, value, read, write) in LAYOUTS {
+    for (dtype, memory, ..) in LAYOUTS {
         let half = dtype.ends_with("f16");
         let deps = move |lanes: usize, to: bool| {
             let mut deps = vec![need("types", lanes)];
@@ -248,26 +262,26 @@ pub(super) fn entries() -> Vec<Entry> {
             }
             deps
         };
-        let (read, write) = (read.to_owned(), write.to_owned());
-        let at = |text: &str, lanes: usize| text.replace('@', &lanes.to_string());
-        let r = read.clone();
         entries.push(Entry::new(format!("ft_load_{dtype}"), move |name, lanes| {
+            let (value, read, _) = represented(dtype, lanes);
             let text = format!(
                 "FT_INLINE {value}x{lanes} {name}x{lanes}(const void *p) {{\n  {memory}x{lanes} v = \
                  *(const {memory}x{lanes}u *)p;\n  return {};\n}}\n",
-                at(&r, lanes)
+                read
             );
             Definition {
                 deps: deps(lanes, false),
                 text,
             }
         }));
-        let r = read.clone();
         entries.push(Entry::new(
             format!("ft_lanes_{dtype}"),
-            move |name, lanes| Definition {
-                deps: deps(lanes, false),
-                text: of_lanes(name, lanes, (value, memory), &at(&r, lanes)),
+            move |name, lanes| {
+                let (value, read, _) = represented(dtype, lanes);
+                Definition {
+                    deps: deps(lanes, false),
+                    text: of_lanes(name, lanes, (value, memory), &read),
+                }
             },
         ));
         for (stem, text) in [
@@ -277,24 +291,26 @@ pub(super) fn entries() -> Vec<Entry> {
             ),
             ("distantn", at_distance_in_part),
         ] {
-            let r = read.clone();
             entries.push(Entry::new(
                 format!("ft_{stem}_{dtype}"),
-                move |name, lanes| Definition {
-                    deps: deps(lanes, false),
-                    text: text(name, lanes, (value, memory), &at(&r, lanes)),
+                move |name, lanes| {
+                    let (value, read, _) = represented(dtype, lanes);
+                    Definition {
+                        deps: deps(lanes, false),
+                        text: text(name, lanes, (value, memory), &read),
+                    }
                 },
             ));
         }
         let strides = EVERY.iter().zip(2..).map(|(stem, stride)| (*stem, stride));
         for (stem, stride) in strides.chain([("reversed", -1)]) {
-            let r = read.clone();
             entries.push(Entry::new(
                 format!("ft_{stem}_{dtype}"),
                 move |name, lanes| {
+                    let (value, read, _) = represented(dtype, lanes);
                     let head =
                         format!("FT_INLINE {value}x{lanes} {name}x{lanes}(const void *p) {{\n");
-                    let tail = format!("  return {};\n}}\n", at(&r, lanes));
+                    let tail = format!("  return {read};\n}}\n");
                     Definition {
                         deps: deps(lanes, false),
                         text: format!("{head}{}{tail}", strided(lanes, memory, stride)),
@@ -303,13 +319,13 @@ pub(super) fn entries() -> Vec<Entry> {
             ));
         }
         for (stem, count) in ROWS.iter().zip(2..) {
-            let r = read.clone();
             entries.push(Entry::new(
                 format!("ft_{stem}_{dtype}"),
                 move |name, lanes| {
+                    let (value, read, _) = represented(dtype, lanes);
                     let head =
                         format!("FT_INLINE void {name}x{lanes}(const void *p, void *q) {{\n");
-                    let body = columns(lanes, (value, memory), count, &at(&r, lanes));
+                    let body = columns(lanes, (value, memory), count, &read);
                     Definition {
                         deps: deps(lanes, false),
                         text: format!("{head}{body}}}\n"),
@@ -318,16 +334,16 @@ pub(super) fn entries() -> Vec<Entry> {
             ));
         }
         for (stem, count) in INTERLEAVE.iter().zip(2..) {
-            let w = write.clone();
             entries.push(Entry::new(
                 format!("ft_{stem}_{dtype}"),
                 move |name, lanes| {
+                    let (value, _, write) = represented(dtype, lanes);
                     let of: Vec<String> = (0..count)
                         .map(|k| format!(", {value}x{lanes} v{k}"))
                         .collect();
                     let head =
                         format!("FT_INLINE void {name}x{lanes}(void *p{}) {{\n", of.concat());
-                    let body = interleaved(lanes, (value, memory), count, &at(&w, lanes));
+                    let body = interleaved(lanes, (value, memory), count, &write);
                     Definition {
                         deps: deps(lanes, true),
                         text: format!("{head}{body}}}\n"),
@@ -335,14 +351,14 @@ pub(super) fn entries() -> Vec<Entry> {
                 },
             ));
         }
-        let r = read.clone();
         entries.push(Entry::new(
             format!("ft_loadr_{dtype}"),
             move |name, lanes| {
+            let (value, read, _) = represented(dtype, lanes);
                 let head = format!(
                     "FT_INLINE {value}x{lanes} {name}x{lanes}(const void *p, long from, long to) {{\n"
                 );
-                let tail = format!("  return {};\n}}\n", at(&r, lanes));
+                let tail = format!("  return {read};\n}}\n");
                 let (masked, plain) = ranged(lanes, memory);
                 Definition {
                     deps: deps(lanes, false),
@@ -352,19 +368,22 @@ pub(super) fn entries() -> Vec<Entry> {
         ));
         entries.push(Entry::new(
             format!("ft_evensr_{dtype}"),
-            move |name, lanes| Definition {
-                deps: vec![
-                    need("types", lanes),
-                    need(&format!("ft_loadr_{dtype}"), lanes),
-                ],
-                text: ranged_evens(name, dtype, memory, value, lanes),
+            move |name, lanes| {
+                let (value, _, _) = represented(dtype, lanes);
+                Definition {
+                    deps: vec![
+                        need("types", lanes),
+                        need(&format!("ft_loadr_{dtype}"), lanes),
+                    ],
+                    text: ranged_evens(name, dtype, memory, value, lanes),
+                }
             },
         ));
-        let w = write.clone();
         entries.push(Entry::new(format!("ft_store_{dtype}"), move |name, lanes| {
+            let (value, _, write) = represented(dtype, lanes);
             let text = format!(
                 "FT_INLINE void {name}x{lanes}(void *p, {value}x{lanes} v) {{\n  *({memory}x{lanes}u *)p = {};\n}}\n",
-                at(&w, lanes)
+                write
             );
             Definition {
                 deps: deps(lanes, true),
@@ -374,9 +393,10 @@ pub(super) fn entries() -> Vec<Entry> {
         entries.push(Entry::new(
             format!("ft_loadn_{dtype}"),
             move |name, lanes| {
+                let (value, read, _) = represented(dtype, lanes);
                 let head =
                     format!("FT_INLINE {value}x{lanes} {name}x{lanes}(const void *p, long m) {{\n");
-                let tail = format!("  return {};\n}}\n", at(&read, lanes));
+                let tail = format!("  return {read};\n}}\n");
                 let (masked, plain) = partial(lanes, memory, true);
                 Definition {
                     deps: deps(lanes, false),
@@ -387,10 +407,11 @@ pub(super) fn entries() -> Vec<Entry> {
         entries.push(Entry::new(
             format!("ft_storen_{dtype}"),
             move |name, lanes| {
+                let (value, _, write) = represented(dtype, lanes);
                 let mut head = format!(
                     "FT_INLINE void {name}x{lanes}(void *p, {value}x{lanes} w, long m) {{\n"
                 );
-                let text = at(&write, lanes);
+                let text = write;
                 let text = if text == "v" {
                     "w".to_owned()
                 } else {
@@ -412,11 +433,13 @@ pub(super) fn entries() -> Vec<Entry> {
     }
     entries.push(Entry::new("ft_between_bool".to_owned(), |name, lanes| {
         let order: Vec<String> = (0..lanes).map(|lane| lane.to_string()).collect();
+        let mask = mask_type(lanes);
+        let c = scalar(mask);
         Definition {
             deps: vec![need("types", lanes)],
             text: format!(
-                "FT_INLINE i32x{lanes} {name}x{lanes}(long from, long to) {{\n  \
-                 const i32x{lanes} l = {{{}}};\n  return (l >= (int)from) & (l < (int)to);\n}}\n",
+                "FT_INLINE {mask}x{lanes} {name}x{lanes}(long from, long to) {{\n  \
+                 const {mask}x{lanes} l = {{{}}};\n  return (l >= ({c})from) & (l < ({c})to);\n}}\n",
                 order.join(",")
             ),
         }

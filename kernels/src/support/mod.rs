@@ -5,7 +5,8 @@
 //! `f32xW`, `f64xW`, `i64xW`, `i32xW`, `i16xW`, `i8xW`, `u8xW` (and `u16xW`, `u32xW`, `u64xW`), functions `ft_…xW`.
 //!
 //! Values are represented thus: F32 and the half types as `f32xW` (a half value after `ft_round_f16xW` or
-//! `ft_round_bf16xW`), F64 as `f64xW`, integers as vectors of their own width, Bool as `i32xW` with lanes 0 and −1.
+//! `ft_round_bf16xW`), F64 as `f64xW`, integers as vectors of their own width, Bool as `i32xW` (of 32 lanes and more `i8xW`) with
+//! lanes 0 and −1.
 //! Memory functions take `void *` and the bytes of the dtype's own layout (Bool: bytes 0 and 1).
 //!
 //! The Rust twins of the mathematical functions are generic functions over [`lane::Float`], run here on `f32` and `f64`
@@ -295,10 +296,25 @@ pub fn parts(needs: &BTreeSet<Need>) -> Vec<Part> {
     parts
 }
 
-/// The name of the type that represents a dtype, without its lanes.
-pub fn c_type(dtype: DType) -> &'static str {
+/// Lanes from which on truth values are bytes: vectors of so many lanes hold no wider elements.
+pub const BYTE_LANES: usize = 32;
+
+/// The integer type that represents truth values in vectors of so many lanes.
+pub fn mask_dtype(lanes: usize) -> DType {
+    match lanes >= BYTE_LANES {
+        true => DType::I8,
+        false => DType::I32,
+    }
+}
+
+pub(crate) fn mask_type(lanes: usize) -> &'static str {
+    mask_dtype(lanes).name()
+}
+
+/// The name of the type that represents a dtype in vectors of so many lanes, without its lanes.
+pub fn c_type(dtype: DType, lanes: usize) -> &'static str {
     match dtype {
-        DType::Bool => "i32",
+        DType::Bool => mask_type(lanes),
         DType::F16 | DType::BF16 => "f32",
         other => other.name(),
     }
@@ -342,20 +358,17 @@ pub(crate) fn compares_by_call(dtype: DType, lanes: usize) -> bool {
     compare::is_call(dtype, lanes)
 }
 
-/// A comparison of vectors that represent `dtype` (Bool, or not a half type), as the mask `i32xW`.
+/// A comparison of vectors that represent `dtype` (Bool, or not a half type), as a mask of [`mask_type`].
 pub fn mask(comparison: &str, dtype: DType, lanes: usize) -> String {
-    match dtype.compute().size() {
-        1 if dtype == DType::Bool => format!("((i32x{lanes}){comparison})"),
-        4 => format!("((i32x{lanes}){comparison})"),
-        size => {
-            let int = format!("i{}", size * 8);
-            convert(
-                &format!("(({int}x{lanes}){comparison})"),
-                &int,
-                "i32",
-                lanes,
-            )
-        }
+    let to = mask_type(lanes);
+    let int = match dtype {
+        DType::Bool => to.to_owned(),
+        other => format!("i{}", other.compute().size() * 8),
+    };
+    let compared = format!("(({int}x{lanes}){comparison})");
+    match int == to {
+        true => compared,
+        false => convert(&compared, &int, to, lanes),
     }
 }
 
@@ -366,7 +379,7 @@ mod tests {
     #[test]
     fn parts_are_closed_and_in_order() {
         for (name, _) in &REGISTRY.entries {
-            for lanes in [SCALAR, 1, 2, 4, 8, 16] {
+            for lanes in [SCALAR, 1, 2, 4, 8, 16, 32, 64] {
                 let need = need(name, lanes);
                 let (place, definition) = printed(need).unwrap();
                 for dep in &definition.deps {

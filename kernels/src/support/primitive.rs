@@ -1,7 +1,7 @@
 //! Types, and the operations that the vector extension lacks: one instruction where the instruction set has it, else
 //! arithmetic with the same result.
 
-use super::{Definition, Entry, need};
+use super::{Definition, Entry, mask_type, need};
 use std::fmt::Write;
 
 const SCALARS: [(&str, &str, usize); 10] = [
@@ -246,20 +246,20 @@ fn nans(name: &str, ty: &str, int: &str, lanes: usize) -> Definition {
 }
 
 /// Whether any lane of a mask is set.
-fn any(name: &str, lanes: usize, wide: bool) -> Definition {
-    let (ty, bytes) = if wide {
-        ("i64", lanes * 8)
-    } else {
-        ("i32", lanes * 4)
-    };
+fn any(name: &str, lanes: usize, ty: &str) -> Definition {
+    let bytes = lanes * super::memory::size(ty);
     let mut deps = vec![need("types", lanes)];
     let head = format!("FT_INLINE int {name}x{lanes}({ty}x{lanes} m) {{");
     let mut text = String::new();
     if bytes == 64 {
-        let test = if wide { "vptestmq" } else { "vptestmd" };
+        let (test, bits) = match ty {
+            "i64" => ("vptestmq", "short"),
+            "i32" => ("vptestmd", "short"),
+            _ => ("vptestmb", "long"),
+        };
         let _ = writeln!(
             text,
-            "#if defined(FT_AVX512)\n{head}\n  unsigned short k;\n  \
+            "#if defined(FT_AVX512)\n{head}\n  unsigned {bits} k;\n  \
              __asm__(\"{test} %1, %1, %0\" : \"=k\"(k) : \"v\"(m));\n  return k != 0;\n}}\n#else"
         );
     }
@@ -303,8 +303,9 @@ pub(super) fn product(stem: &str, ty: &'static str, fallback: &str) -> Entry {
 pub(super) fn entries() -> Vec<Entry> {
     let mut entries = vec![
         Entry::new("types", |_, lanes| types(lanes)),
-        Entry::new("ft_any_i32", |name, lanes| any(name, lanes, false)),
-        Entry::new("ft_any_i64", |name, lanes| any(name, lanes, true)),
+        Entry::new("ft_any_i8", |name, lanes| any(name, lanes, "i8")),
+        Entry::new("ft_any_i32", |name, lanes| any(name, lanes, "i32")),
+        Entry::new("ft_any_i64", |name, lanes| any(name, lanes, "i64")),
         Entry::text(
             "ft_wrapped_i64",
             &[],
@@ -326,8 +327,19 @@ pub(super) fn entries() -> Vec<Entry> {
             format!("FT_INLINE {name}x@ ft_set_{name}x@({c} s) {{ return s - ({name}x@){{}}; }}\n");
         entries.push(Entry::text(format!("ft_set_{name}"), &[], text));
     }
-    let set = "FT_INLINE i32x@ ft_set_boolx@(int s) { return -(i32x@)((s != 0) - (i32x@){}); }\n";
-    entries.push(Entry::text("ft_set_bool", &[], set));
+    entries.push(Entry::new("ft_set_bool", |name, lanes| {
+        let (ty, c) = match mask_type(lanes) {
+            "i8" => ("i8", "signed char"),
+            _ => ("i32", "int"),
+        };
+        let text = format!(
+            "FT_INLINE {ty}x{lanes} {name}x{lanes}(int s) {{ return -(({c})(s != 0) - ({ty}x{lanes}){{}}); }}\n"
+        );
+        Definition {
+            deps: vec![need("types", lanes)],
+            text,
+        }
+    }));
     for (name, c, _) in SCALARS
         .into_iter()
         .filter(|s| !s.0.starts_with('u') || s.0 == "u8")

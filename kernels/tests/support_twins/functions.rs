@@ -226,9 +226,17 @@ fn functions_of_two_floats() {
     check_float_binary!(f64);
 }
 
+/// Libraries of functions of integers: of bytes, with as many lanes as registers have bytes, too.
+fn libraries_of_integers<T>(source: impl Fn(usize) -> Source) -> Vec<Library> {
+    match size_of::<T>() {
+        1 => libraries_of_bytes(source),
+        _ => libraries(source),
+    }
+}
+
 macro_rules! check_integer {
     ($t:ty) => {{
-        let libraries_ = libraries(|lanes| operators(<$t>::DTYPE, lanes, true));
+        let libraries_ = libraries_of_integers::<$t>(|lanes| operators(<$t>::DTYPE, lanes, true));
         let (x, y) = (samples::<$t>(30_003, 1), samples::<$t>(30_003, 77));
         let twins: [Binary<$t, $t>; 14] = [
             (BinaryOp::Add, |x, y| {
@@ -270,7 +278,7 @@ macro_rules! check_integer {
         comparisons!($t)
             .into_iter()
             .for_each(|twin| check_binary(&libraries_, &x, &y, twin));
-        let libraries_ = libraries(|lanes| operators(<$t>::DTYPE, lanes, false));
+        let libraries_ = libraries_of_integers::<$t>(|lanes| operators(<$t>::DTYPE, lanes, false));
         let twins: [Unary<$t, $t>; 7] = [
             (UnaryOp::Abs, |x| {
                 x.iter().map(|x| Integer::abs(*x)).collect()
@@ -374,7 +382,7 @@ fn functions_of_truth_values() {
     if setups().is_empty() {
         return;
     }
-    let both = libraries(|lanes| operators(DType::Bool, lanes, true));
+    let both = libraries_of_bytes(|lanes| operators(DType::Bool, lanes, true));
     let (x, y) = (samples::<bool>(1003, 1), samples::<bool>(1003, 77));
     let twins: [Binary<bool, bool>; 7] = [
         (BinaryOp::Add, |x, y| apply(|x, y| x | y, x, y)),
@@ -391,7 +399,7 @@ fn functions_of_truth_values() {
     comparisons!(bool)
         .into_iter()
         .for_each(|twin| check_binary(&both, &x, &y, twin));
-    let one = libraries(|lanes| operators(DType::Bool, lanes, false));
+    let one = libraries_of_bytes(|lanes| operators(DType::Bool, lanes, false));
     check_unary(
         &one,
         &x,

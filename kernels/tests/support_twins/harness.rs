@@ -1,6 +1,6 @@
 //! Compiling support text, running it over arrays, and the arrays.
 
-use ferrotrace_kernels::support::{Need, c_type, need, parts};
+use ferrotrace_kernels::support::{BYTE_LANES, Need, c_type, need, parts};
 use ferrotrace_runtime::{DType, Element, Isa};
 use half::{bf16, f16};
 use std::collections::BTreeSet;
@@ -151,7 +151,7 @@ impl Source {
             for ((dtype, value), pointer) in from.iter().zip(["a", "b"]).zip(["x", "y"]) {
                 self.needs
                     .insert(need(&format!("ft_{load}_{dtype}"), lanes));
-                let (ty, size) = (c_type(*dtype), dtype.size());
+                let (ty, size) = (c_type(*dtype, lanes), dtype.size());
                 let _ = writeln!(
                     head,
                     "    {ty}x{lanes} {value} = ft_{load}_{dtype}x{lanes}({pointer} + i * {size}{m});"
@@ -309,8 +309,26 @@ pub fn fused() -> bool {
 
 /// A library of the source for each setup.
 pub fn libraries(source: impl Fn(usize) -> Source) -> Vec<Library> {
-    setups()
-        .into_iter()
-        .map(|s| source(s.lanes).compile(s))
-        .collect()
+    compiled(setups(), source)
+}
+
+/// The setups, and those with as many lanes as registers have bytes.
+pub fn setups_of_bytes() -> Vec<Setup> {
+    let mut setups = setups();
+    let of_bytes = setups.clone().into_iter().map(|setup| Setup {
+        lanes: setup.isa.vector_bytes(),
+        ..setup
+    });
+    setups.extend(of_bytes.filter(|setup| setup.lanes >= BYTE_LANES));
+    setups
+}
+
+/// A library of the source for each setup of bytes.
+pub fn libraries_of_bytes(source: impl Fn(usize) -> Source) -> Vec<Library> {
+    compiled(setups_of_bytes(), source)
+}
+
+fn compiled(setups: Vec<Setup>, source: impl Fn(usize) -> Source) -> Vec<Library> {
+    let all = setups.into_iter();
+    all.map(|s| source(s.lanes).compile(s)).collect()
 }

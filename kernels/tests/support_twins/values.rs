@@ -22,10 +22,10 @@ fn casts() {
             );
         }
     }
-    let libraries = libraries(|lanes| {
+    let source = |dtypes: &[DType], lanes| {
         let mut source = Source::default();
-        for from in DType::ALL {
-            for to in DType::ALL {
+        for &from in dtypes {
+            for &to in dtypes {
                 let f = need(&format!("ft_cast_{from}_{to}"), lanes);
                 source.needs.insert(f);
                 source.pointwise(
@@ -38,15 +38,18 @@ fn casts() {
             }
         }
         source
-    });
+    };
     macro_rules! each {
-        ($($a:ty)*) => {$({
+        ($libraries:expr, $($a:ty)*; $b:tt) => {$({
             let x = samples::<$a>(20_003, 3);
-            each!(@to $a, &x => u8 i8 i16 i32 i64 bool f16 bf16 f32 f64);
+            each!(@to $libraries, $a, &x, $b);
         })*};
-        (@to $a:ty, $x:expr => $($b:ty)*) => {$( one::<$a, $b>(&libraries, $x); )*};
+        (@to $libraries:expr, $a:ty, $x:expr, [$($b:ty)*]) => {$( one::<$a, $b>(&$libraries, $x); )*};
     }
-    each!(u8 i8 i16 i32 i64 bool f16 bf16 f32 f64);
+    let all = libraries(|lanes| source(&DType::ALL, lanes));
+    each!(all, u8 i8 i16 i32 i64 bool f16 bf16 f32 f64; [u8 i8 i16 i32 i64 bool f16 bf16 f32 f64]);
+    let bytes = libraries_of_bytes(|lanes| source(&[DType::U8, DType::I8, DType::Bool], lanes));
+    each!(bytes, u8 i8 bool; [u8 i8 bool]);
 }
 
 #[test]
@@ -136,6 +139,11 @@ fn selections_and_lane_sums() {
         )*};
     }
     each!(1 2 4 8 16);
+    let setups = setups_of_bytes();
+    macro_rules! bytes {
+        ($($t:ident $w:literal)*) => {$( check::<$t, $w>($t::wrapping_add, $t::wrapping_mul, &setups); )*};
+    }
+    bytes!(i8 32 i8 64 u8 32 u8 64);
 }
 
 /// Names of cases, functions, and what they give.

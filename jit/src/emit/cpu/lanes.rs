@@ -4,7 +4,10 @@ use crate::body::{BodyOp, Value};
 use crate::emit::cpu::stage::Stages;
 use crate::expr::{Expr, Term, Var};
 use crate::schedule::{FusedNode, roots};
-use ferrotrace_kernels::Distribution;
+use ferrotrace_kernels::BinaryOp::{Atan2, Div, FloorDiv, Fmod, Mod, Pow, Shl, Shr};
+use ferrotrace_kernels::UnaryOp::{BitwiseNot, LogicalNot, Neg};
+use ferrotrace_kernels::support::BYTE_LANES;
+use ferrotrace_kernels::{Distribution, ReduceKind};
 use ferrotrace_runtime::DType;
 use std::collections::BTreeSet;
 
@@ -88,6 +91,15 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
 /// Rows from which on a kernel may have a source of its own for their length: of fewer rows, one source serves all lengths.
 pub(super) const MANY_ROWS: usize = 64;
 
+/// Elements of a row from which on lanes are bytes, in vectors of so many bytes: what is left at a row's end is moved at once by
+/// AVX-512's masks, and without them one by one.
+fn least_bytes(vector: usize) -> usize {
+    match vector {
+        64.. => vector,
+        _ => 4 * vector,
+    }
+}
+
 /// Lanes of every vector: as many of the widest type as a register of `vector` bytes holds; of many rows, as many as a row has
 /// elements along the vector axis, where those fill a smaller register. Indices that all lanes share do not
 /// count, nor do numbers of draws. A kernel of single elements has one lane, whose code is shorter and as fast. Lanes run along `along`.
@@ -133,9 +145,15 @@ pub(super) fn lanes(
             (_, dtype) => dtype.compute().size().max(4),
         }
     };
-    let widest = vector / computed.iter().map(size).max().unwrap_or(4);
     let extents = node.extents();
     let few = extents[along.0 as usize];
+    if vector >= BYTE_LANES
+        && few >= least_bytes(vector)
+        && is_of_bytes(node, &computed, differ, along)
+    {
+        return vector;
+    }
+    let widest = vector / computed.iter().map(size).max().unwrap_or(4);
     let rows = extents.iter().product::<usize>() / few.max(1);
     let fills = few > 1 && few < widest && few.is_power_of_two();
     if fills && rows >= MANY_ROWS {
@@ -143,6 +161,34 @@ pub(super) fn lanes(
     } else {
         widest
     }
+}
+
+/// Whether a kernel computes bytes and truth values alone, by operators that are instructions for bytes, along elements that
+/// follow one another: lanes are bytes then, and truth values too.
+fn is_of_bytes(node: &FusedNode, computed: &BTreeSet<Value>, differ: &[bool], along: Var) -> bool {
+    let body = &node.body;
+    let follows = |index: &Expr| {
+        matches!(index.coefficient(along), 0 | 1) && !moves_irregularly(index, along, differ)
+    };
+    let is_byte = |dtype| matches!(dtype, DType::Bool | DType::I8 | DType::U8);
+    let is_row = (along.0 as usize) < node.iter.len();
+    let takes = |&v: &Value| match &body.value(v).op {
+        BodyOp::Load { index, .. } => follows(index),
+        BodyOp::Number(_) | BodyOp::Mask(_) | BodyOp::Select(..) => true,
+        BodyOp::Cast(from) => is_byte(body.value(*from).dtype),
+        BodyOp::Unary(op, _) => matches!(op, Neg | BitwiseNot | LogicalNot),
+        BodyOp::Binary(op, ..) => {
+            !matches!(op, Div | FloorDiv | Mod | Fmod | Pow | Atan2 | Shl | Shr)
+        }
+        BodyOp::Reduce { kind, .. } => !is_row && matches!(kind, ReduceKind::Any | ReduceKind::All),
+        _ => false,
+    };
+    let stores = node.stores.iter();
+    let stored = stores
+        .map(|s| node.place(s).coefficient(along))
+        .all(|c| matches!(c, 0 | 1));
+    let bytes = computed.iter().all(|&v| is_byte(body.value(v).dtype));
+    bytes && stored && !node.is_ordered() && computed.iter().all(takes)
 }
 
 /// What is read other than by draws, which take numbers as they are.

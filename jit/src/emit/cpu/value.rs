@@ -8,7 +8,7 @@ use crate::kernel::ir::{
     Axis, Block, Expr, Extent, Function, Local, Loop, Name, Part, Prefix, Stmt, Type, ValueType,
 };
 pub(super) use crate::print::c::lane_type;
-use ferrotrace_kernels::support::EVERY;
+use ferrotrace_kernels::support::{EVERY, mask_dtype};
 use ferrotrace_runtime::DType;
 
 /// Where a statement stands.
@@ -434,9 +434,10 @@ impl Writer<'_> {
             }
             None => {
                 let each = holds(&conditions, &at.lane()).unwrap_or(Expr::Integer(1));
-                let load = self.support("load", DType::I32, [Local::Elements.into()]);
+                let mask = mask_dtype(self.lanes);
+                let load = self.support("load", mask, [Local::Elements.into()]);
                 Block::from([
-                    element_array(ValueType::Scalar(DType::I32), self.lanes, true),
+                    element_array(ValueType::Scalar(mask), self.lanes, true),
                     self.each_lane(at, Stmt::assign(Self::element(), -each)),
                     Stmt::assign(name, load),
                 ])

@@ -1,5 +1,6 @@
 //! Types of the kernel IR.
 
+use ferrotrace_kernels::support::mask_dtype;
 use ferrotrace_runtime::DType;
 
 /// What a variable holds or an expression gives.
@@ -132,11 +133,11 @@ impl ValueType {
         ValueType::Vector(dtype, lanes as u16)
     }
 
-    /// How values of a computed dtype are represented: a half value is computed in binary32, a truth value is an integer of
-    /// 32 bits.
-    pub fn representation(dtype: DType) -> DType {
+    /// How values of a computed dtype are represented in vectors of so many lanes: a half value is computed in binary32, a truth
+    /// value is an integer of 32 bits, or a byte among many.
+    pub fn representation(dtype: DType, lanes: u16) -> DType {
         match dtype.compute() {
-            DType::Bool => DType::I32,
+            DType::Bool => mask_dtype(lanes.into()),
             other => other,
         }
     }

@@ -16,7 +16,7 @@ impl Printer<'_> {
             ValueType::Memory(dtype) => memory_type(dtype),
             ValueType::Scalar(dtype) => lane_type(dtype),
             ValueType::Vector(dtype, lanes) => {
-                self.out.push_str(support::c_type(dtype));
+                self.out.push_str(support::c_type(dtype, lanes.into()));
                 self.out.push('x');
                 return self.number(lanes.into());
             }

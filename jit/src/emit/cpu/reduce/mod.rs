@@ -12,6 +12,7 @@ use crate::emit::cpu::kernel::Writer;
 use crate::kernel::ir::{
     Axis, Block, Expr, Function, Infix, Local, Loop, Name, Part, Prefix, Stmt, Type, ValueType,
 };
+use ferrotrace_kernels::support::mask_dtype;
 use ferrotrace_kernels::{BinaryOp, ReduceKind, UnaryOp};
 use ferrotrace_runtime::DType;
 
@@ -195,8 +196,9 @@ impl Writer<'_> {
 
     /// The mask of the first `m` lanes.
     pub(in crate::emit::cpu) fn live_lanes(&self, m: &Expr) -> Expr {
-        let count = m.clone().cast(Type::INT);
-        let live = self.iota(DType::I32).less(count);
+        let mask = mask_dtype(self.lanes);
+        let count = m.clone().cast(Type::Value(ValueType::Scalar(mask)));
+        let live = self.iota(mask).less(count);
         live.cast(self.vector_type(DType::Bool))
     }
 

@@ -145,7 +145,7 @@ fn together(a: Option<Type>, b: Option<Type>, e: &Expr) -> Typed {
 pub(super) fn agree(given: Type, asked: Type) -> bool {
     match (given, asked) {
         (Type::Value(ValueType::Vector(a, n)), Type::Value(ValueType::Vector(b, m))) => {
-            n == m && ValueType::representation(a) == ValueType::representation(b)
+            n == m && ValueType::representation(a, n) == ValueType::representation(b, m)
         }
         (Type::Pointer(a), Type::Pointer(b)) => {
             a.to == b.to

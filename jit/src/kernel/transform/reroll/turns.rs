@@ -305,7 +305,7 @@ fn step(first: i64) -> Expr {
 fn size(ty: Type) -> Option<usize> {
     match ty {
         Type::Value(ValueType::Vector(dtype, lanes)) => {
-            Some(ValueType::representation(dtype).size() * usize::from(lanes))
+            Some(ValueType::representation(dtype, lanes).size() * usize::from(lanes))
         }
         Type::Value(_) => Some(8),
         _ => None,

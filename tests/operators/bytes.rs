@@ -1,0 +1,183 @@
+//! Kernels of bytes and truth values alone, whose lanes are bytes where rows are long enough, against loops over elements.
+
+use ferrotrace::DType::*;
+use ferrotrace::prelude::*;
+
+/// Rows, and columns beside the sizes of registers.
+const SIZES: [(usize, usize); 9] = [
+    (1, 1),
+    (3, 31),
+    (5, 63),
+    (4, 64),
+    (3, 65),
+    (2, 128),
+    (7, 191),
+    (3, 255),
+    (2, 1003),
+];
+
+fn both(f: impl Fn()) {
+    for mode in [Mode::Compiled, Mode::Eager] {
+        with_mode(mode, &f);
+    }
+}
+
+fn noise(n: usize, seed: u64) -> Vec<u8> {
+    let mixed = |i: u64| (i + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    (0..n as u64).map(|i| mixed(i) as u8).collect()
+}
+
+fn tensor<T: Element>(data: &[T], m: usize, n: usize) -> Tensor {
+    Tensor::from_slice(data, [m, n], &Device::cpu())
+}
+
+#[test]
+fn a_step_of_life() {
+    both(|| {
+        for (m, n) in SIZES {
+            let cells: Vec<u8> = noise(m * n, 1).iter().map(|x| x % 2).collect();
+            let at = |i: usize, j: usize| cells[i % m * n + j % n];
+            let want: Vec<u8> = (0..m * n)
+                .map(|place| {
+                    let (i, j) = (place / n + m, place % n + n);
+                    let around = [
+                        (1, 1),
+                        (1, 0),
+                        (1, 2),
+                        (0, 1),
+                        (2, 1),
+                        (0, 0),
+                        (0, 2),
+                        (2, 0),
+                        (2, 2),
+                    ];
+                    let sum: u8 = around
+                        .iter()
+                        .skip(1)
+                        .map(|&(a, b)| at(i + a - 1, j + b - 1))
+                        .sum();
+                    (sum == 3 || sum == 2 && at(i, j) == 1) as u8
+                })
+                .collect();
+            let x = tensor(&cells, m, n);
+            let columns = x.roll(1, 0) + x.roll(-1, 0);
+            let whole = &x + &columns;
+            let around = whole.roll(1, 1) + whole.roll(-1, 1) + columns;
+            let lives = around.eq(3).logical_or(&around.eq(2).logical_and(&x.eq(1)));
+            assert_eq!(lives.to_dtype(U8).to_vec::<u8>().unwrap(), want, "{m} {n}");
+        }
+    });
+}
+
+#[test]
+fn arithmetic_and_comparisons_of_bytes() {
+    both(|| {
+        for (m, n) in SIZES {
+            let (a, b) = (noise(m * n, 2), noise(m * n, 30));
+            let (x, y) = (tensor(&a, m, n), tensor(&b, m, n));
+            let got = x.maximum(&y).minimum(200) * 3u8 - &y;
+            let got = x.gt(&y).where_cond(&got, &x.bitwise_xor(&y));
+            let want = a.iter().zip(&b).map(|(&a, &b)| match a > b {
+                true => a.max(b).min(200).wrapping_mul(3).wrapping_sub(b),
+                false => a ^ b,
+            });
+            assert_eq!(got.to_vec::<u8>().unwrap(), want.collect::<Vec<u8>>());
+            let signed = |list: &[u8]| list.iter().map(|&x| x as i8).collect::<Vec<i8>>();
+            let (a, b) = (signed(&a), signed(&b));
+            let (x, y) = (tensor(&a, m, n), tensor(&b, m, n));
+            let got = x.lt(&y).to_dtype(I8) * -7i8 + (-&x).maximum(&y.bitwise_not());
+            let want = a.iter().zip(&b).map(|(&a, &b)| {
+                let factor = if a < b { -7 } else { 0i8 };
+                factor.wrapping_add(a.wrapping_neg().max(!b))
+            });
+            assert_eq!(got.to_vec::<i8>().unwrap(), want.collect::<Vec<i8>>());
+        }
+    });
+}
+
+#[test]
+fn windows_edges_and_joins_of_masks() {
+    both(|| {
+        for (m, n) in SIZES.into_iter().filter(|&(_, n)| n > 2) {
+            let mask: Vec<bool> = noise(m * n, 3).iter().map(|x| x % 3 > 0).collect();
+            let x = tensor(&mask, m, n);
+            let at = |i: usize, j: usize| mask[i * n + j];
+            let part = |start: isize| x.narrow(1, start, n - 2);
+            let eroded = part(0).logical_and(&part(1)).logical_and(&part(2));
+            let of = |i: usize, j: usize| (0..3).all(|k| at(i, j + k));
+            let want = (0..m).flat_map(|i| (0..n - 2).map(move |j| (i, j)));
+            let want: Vec<bool> = want.map(|(i, j)| of(i, j)).collect();
+            assert_eq!(eroded.to_vec::<bool>().unwrap(), want, "{m} {n}");
+            let framed = eroded
+                .pad(&[(0, 0), (1, 1)], true)
+                .logical_xor(&x.logical_not());
+            let is = |i: usize, j: usize| (j == 0 || j == n - 1 || of(i, j - 1)) != !at(i, j);
+            let want = (0..m).flat_map(|i| (0..n).map(move |j| (i, j)));
+            let want: Vec<bool> = want.map(|(i, j)| is(i, j)).collect();
+            assert_eq!(framed.to_vec::<bool>().unwrap(), want, "{m} {n}");
+            let joined = Tensor::cat(&[&x, &framed], 1).logical_and(&x.repeat(&[1, 2]));
+            let joined = joined.to_vec::<bool>().unwrap();
+            for i in 0..m {
+                for j in 0..n {
+                    assert_eq!(joined[i * 2 * n + j], at(i, j));
+                    assert_eq!(joined[i * 2 * n + n + j], is(i, j) && at(i, j));
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn any_and_all_of_masks() {
+    both(|| {
+        for (m, n) in SIZES {
+            // A row holds one of its kind alone, at the end or inside.
+            for seldom in [n - 1, n / 2, n] {
+                let mask: Vec<bool> = (0..m * n).map(|place| place % n == seldom).collect();
+                let x = tensor(&mask, m, n);
+                let is = (seldom < n) as usize;
+                let any = x.logical_and(&x.logical_or(&x.logical_not())).any(1);
+                assert_eq!(any.to_vec::<bool>().unwrap(), vec![is == 1; m], "{m} {n}");
+                let all = x
+                    .logical_not()
+                    .logical_or(&x.logical_and(&x.logical_not()))
+                    .all(1);
+                assert_eq!(all.to_vec::<bool>().unwrap(), vec![is == 0; m], "{m} {n}");
+                let whole = [
+                    x.logical_xor(&x.logical_not()).all(..),
+                    x.logical_and(&x).any(..),
+                ];
+                let whole = whole.map(|x| x.to_scalar::<bool>().unwrap());
+                assert_eq!(whole, [true, is == 1], "{m} {n}");
+                let rows = x.logical_and(&x).any(0).to_vec::<bool>().unwrap();
+                let want = (0..n).map(|j| j == seldom).collect::<Vec<bool>>();
+                assert_eq!(rows, want, "{m} {n}");
+                let kept = x.any_keepdim(1).logical_and(&x.logical_not());
+                let count = kept.sum(..).to_scalar::<i64>().unwrap();
+                assert_eq!(count as usize, is * m * (n - 1), "{m} {n}");
+            }
+        }
+    });
+}
+
+#[test]
+fn strided_and_expanded_bytes() {
+    both(|| {
+        for (m, n) in SIZES {
+            let list = noise(m * n, 4);
+            let x = tensor(&list, m, n);
+            let turned = (x.t() + 1u8).bitwise_and(&x.flip(1).t());
+            let want = (0..n).flat_map(|j| (0..m).map(move |i| (i, j)));
+            let want = want.map(|(i, j)| list[i * n + j].wrapping_add(1) & list[i * n + n - 1 - j]);
+            assert_eq!(turned.to_vec::<u8>().unwrap(), want.collect::<Vec<u8>>());
+            let row = x.narrow(0, 0, 1).expand([m, n]).eq(&x.narrow(1, 0, 1));
+            let want = (0..m).flat_map(|i| (0..n).map(move |j| (i, j)));
+            let want = want.map(|(i, j)| list[j] == list[i * n]);
+            assert_eq!(row.to_vec::<bool>().unwrap(), want.collect::<Vec<bool>>());
+            let every = x.slice(1, 0, isize::MAX, 2) * 3u8;
+            let want = (0..m).flat_map(|i| (0..n).step_by(2).map(move |j| (i, j)));
+            let want = want.map(|(i, j)| list[i * n + j].wrapping_mul(3));
+            assert_eq!(every.to_vec::<u8>().unwrap(), want.collect::<Vec<u8>>());
+        }
+    });
+}
