@@ -181,3 +181,44 @@ fn strided_and_expanded_bytes() {
         }
     });
 }
+
+#[test]
+fn reductions_and_scans_of_bytes() {
+    both(|| {
+        for (m, n) in SIZES {
+            let list = noise(m * n, 5);
+            let x = tensor(&list, m, n);
+            let rows: Vec<&[u8]> = list.chunks(n).collect();
+            let of = |f: &dyn Fn(&[u8]) -> i64| rows.iter().map(|row| f(row)).collect::<Vec<i64>>();
+            let place =
+                |row: &[u8], value: u8| row.iter().position(|&x| x == value).unwrap() as i64;
+            let greatest = of(&|row| place(row, *row.iter().max().unwrap()));
+            assert_eq!(
+                (&x + 0u8).argmax(1).to_vec::<i64>().unwrap(),
+                greatest,
+                "{m} {n}"
+            );
+            let least = of(&|row| place(row, *row.iter().min().unwrap()));
+            assert_eq!(
+                (&x + 0u8).argmin(1).to_vec::<i64>().unwrap(),
+                least,
+                "{m} {n}"
+            );
+            let sums = of(&|row| row.iter().map(|&x| i64::from(x)).sum());
+            assert_eq!((&x + 0u8).sum(1).to_vec::<i64>().unwrap(), sums, "{m} {n}");
+            let counts = of(&|row| row.iter().filter(|&&x| x > 100).count() as i64);
+            assert_eq!(x.gt(100).sum(1).to_vec::<i64>().unwrap(), counts, "{m} {n}");
+            let extremes = ((&x + 0u8).max(1) - x.min(1)).to_vec::<u8>().unwrap();
+            let want = rows
+                .iter()
+                .map(|row| row.iter().max().unwrap() - row.iter().min().unwrap());
+            assert_eq!(extremes, want.collect::<Vec<u8>>(), "{m} {n}");
+            let ends = (&x + 0u8)
+                .cumsum(1)
+                .narrow(1, n as isize - 1, 1)
+                .to_vec::<i64>()
+                .unwrap();
+            assert_eq!(ends, sums, "{m} {n}");
+        }
+    });
+}

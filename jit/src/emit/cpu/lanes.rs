@@ -112,14 +112,9 @@ pub(super) fn lanes(
     if node.extents().iter().all(|&n| n == 1) {
         return 1;
     }
-    let computed: BTreeSet<Value> = stages
-        .row
-        .iter()
-        .flatten()
-        .chain(stages.loops.iter().flat_map(|l| &l.compute))
-        .copied()
-        .filter(|&v| differ[v as usize] || node.body.value(v).dtype != DType::I64)
-        .collect();
+    let in_loops = stages.loops.iter().flat_map(|l| &l.compute);
+    let computed = || stages.row.iter().flatten().chain(in_loops.clone()).copied();
+    let vectors = |&v: &Value| differ[v as usize] || node.body.value(v).dtype != DType::I64;
     let as_vectors = read_as_vectors(node);
     let size = |v: &Value| {
         let value = node.body.value(*v);
@@ -149,11 +144,12 @@ pub(super) fn lanes(
     let few = extents[along.0 as usize];
     if vector >= BYTE_LANES
         && few >= least_bytes(vector)
-        && is_of_bytes(node, &computed, differ, along)
+        && is_of_bytes(node, computed(), differ, along)
     {
         return vector;
     }
-    let widest = vector / computed.iter().map(size).max().unwrap_or(4);
+    let widest = computed().filter(vectors).map(|v| size(&v)).max();
+    let widest = vector / widest.unwrap_or(4);
     let rows = extents.iter().product::<usize>() / few.max(1);
     let fills = few > 1 && few < widest && few.is_power_of_two();
     if fills && rows >= MANY_ROWS {
@@ -165,14 +161,19 @@ pub(super) fn lanes(
 
 /// Whether a kernel computes bytes and truth values alone, by operators that are instructions for bytes, along elements that
 /// follow one another: lanes are bytes then, and truth values too.
-fn is_of_bytes(node: &FusedNode, computed: &BTreeSet<Value>, differ: &[bool], along: Var) -> bool {
+fn is_of_bytes(
+    node: &FusedNode,
+    mut computed: impl Iterator<Item = Value>,
+    differ: &[bool],
+    along: Var,
+) -> bool {
     let body = &node.body;
     let follows = |index: &Expr| {
         matches!(index.coefficient(along), 0 | 1) && !moves_irregularly(index, along, differ)
     };
     let is_byte = |dtype| matches!(dtype, DType::Bool | DType::I8 | DType::U8);
     let is_row = (along.0 as usize) < node.iter.len();
-    let takes = |&v: &Value| match &body.value(v).op {
+    let takes = |v: Value| match &body.value(v).op {
         BodyOp::Load { index, .. } => follows(index),
         BodyOp::Number(_) | BodyOp::Mask(_) | BodyOp::Select(..) => true,
         BodyOp::Cast(from) => is_byte(body.value(*from).dtype),
@@ -180,15 +181,23 @@ fn is_of_bytes(node: &FusedNode, computed: &BTreeSet<Value>, differ: &[bool], al
         BodyOp::Binary(op, ..) => {
             !matches!(op, Div | FloorDiv | Mod | Fmod | Pow | Atan2 | Shl | Shr)
         }
-        BodyOp::Reduce { kind, .. } => !is_row && matches!(kind, ReduceKind::Any | ReduceKind::All),
+        BodyOp::Reduce { .. } => true,
         _ => false,
+    };
+    // Reductions of bytes have wider accumulators, but for those of truth values.
+    let is_narrow = |op: &BodyOp| match op {
+        BodyOp::Reduce { kind, .. } => !is_row && matches!(kind, ReduceKind::Any | ReduceKind::All),
+        _ => true,
     };
     let stores = node.stores.iter();
     let stored = stores
         .map(|s| node.place(s).coefficient(along))
         .all(|c| matches!(c, 0 | 1));
-    let bytes = computed.iter().all(|&v| is_byte(body.value(v).dtype));
-    bytes && stored && !node.is_ordered() && computed.iter().all(takes)
+    let narrow = body.values().iter().all(|value| is_narrow(&value.op));
+    narrow
+        && stored
+        && !node.is_ordered()
+        && computed.all(|v| is_byte(body.value(v).dtype) && takes(v))
 }
 
 /// What is read other than by draws, which take numbers as they are.
