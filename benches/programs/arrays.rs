@@ -1,7 +1,7 @@
 //! Algorithms over arrays: clustering, transport, ranking, signals, images, linear algebra.
 
 use super::{Program, ids, normal, wave};
-use ferrotrace::DType::{F32, I64};
+use ferrotrace::DType::{F32, I64, U8};
 use ferrotrace::prelude::*;
 
 pub const PROGRAMS: &[Program] = &[
@@ -44,6 +44,12 @@ pub const PROGRAMS: &[Program] = &[
         topk_sample,
     ),
     Program::f32("image", |d| vec![wave(d, [3, 2160, 3840], 1, 1.0)], image),
+    Program::f32(
+        "opening",
+        |d| vec![normal(d, [2048, 2048], 1, 1.0)],
+        opening,
+    ),
+    Program::f32("life", |d| vec![normal(d, [2048, 2048], 1, 1.0)], life),
     Program::f32(
         "cg_dense",
         |d| vec![normal(d, [2048, 2048], 1, 0.03), normal(d, 2048, 2, 1.0)],
@@ -222,6 +228,37 @@ fn image(x: &[&Tensor]) -> Vec<Tensor> {
     let gy = at(2, 0) + at(2, 1) * 2.0 + at(2, 2) - at(0, 0) - at(0, 1) * 2.0 - at(0, 2);
     let m = (gx.square() + gy.square()).sqrt();
     vec![m.gt(&m.mean([0, 1])).to_dtype(F32).mean([0, 1])]
+}
+
+/// A mask of 2048x2048 opened by windows of 3x3: eroded, then dilated.
+fn opening(x: &[&Tensor]) -> Vec<Tensor> {
+    let part = |x: &Tensor, dim: isize, k: isize| x.narrow(dim, k, x.shape()[dim as usize] - 2);
+    let mut mask = x[0].gt(-1.0);
+    for dim in 0..2 {
+        let both = part(&mask, dim, 0).logical_and(&part(&mask, dim, 1));
+        mask = both.logical_and(&part(&mask, dim, 2));
+    }
+    mask = mask.pad(&[(2, 2), (2, 2)], false);
+    for dim in 0..2 {
+        let both = part(&mask, dim, 0).logical_or(&part(&mask, dim, 1));
+        mask = both.logical_or(&part(&mask, dim, 2));
+    }
+    vec![mask]
+}
+
+/// Ten generations of Conway's life on a torus of 2048x2048 bytes.
+fn life(x: &[&Tensor]) -> Vec<Tensor> {
+    let mut cells = x[0].gt(0.4).to_dtype(U8);
+    for _ in 0..10 {
+        let columns = cells.roll(1, 0) + cells.roll(-1, 0);
+        let whole = &cells + &columns;
+        let around = whole.roll(1, 1) + whole.roll(-1, 1) + columns;
+        let lives = around
+            .eq(3)
+            .logical_or(&around.eq(2).logical_and(&cells.eq(1)));
+        cells = lives.to_dtype(U8);
+    }
+    vec![cells]
 }
 
 /// Twenty iterations of conjugate gradients for a positive definite matrix of 2,048 rows.

@@ -94,6 +94,30 @@ def image(x):
     return [(m > m.mean((0, 1))).float().mean((0, 1))]
 
 
+@program(lambda: [normal((2048, 2048), 1, 1.0)])
+def opening(x):
+    mask = x[0] > -1
+    for dim in (0, 1):
+        parts = [mask.narrow(dim, k, mask.shape[dim] - 2) for k in range(3)]
+        mask = parts[0] & parts[1] & parts[2]
+    mask = F.pad(mask, (2, 2, 2, 2))
+    for dim in (0, 1):
+        parts = [mask.narrow(dim, k, mask.shape[dim] - 2) for k in range(3)]
+        mask = parts[0] | parts[1] | parts[2]
+    return [mask]
+
+
+@program(lambda: [normal((2048, 2048), 1, 1.0)])
+def life(x):
+    cells = (x[0] > 0.4).to(torch.uint8)
+    for _ in range(10):
+        columns = cells.roll(1, 0) + cells.roll(-1, 0)
+        whole = cells + columns
+        around = whole.roll(1, 1) + whole.roll(-1, 1) + columns
+        cells = ((around == 3) | ((around == 2) & (cells == 1))).to(torch.uint8)
+    return [cells]
+
+
 @program(lambda: [normal((2048, 2048), 1, 0.03), normal((2048,), 2, 1.0)])
 def cg_dense(x):
     a = x[0] @ x[0].t() + torch.eye(2048, device=common.DEVICE)
