@@ -151,3 +151,37 @@ fn what_cannot_be_drawn() {
         assert!(!x.requires_grad().multinomial(2, false).has_grad());
     });
 }
+
+#[test]
+fn draws_that_are_only_moved() {
+    let drawn = |count: usize, before: isize| -> Vec<Vec<f64>> {
+        let (device, number) = (Device::cpu(), Generator::new(41));
+        if count > 0 {
+            number.rand([count], F32, &device).eval().unwrap();
+        }
+        let n = 70;
+        let moved = [
+            number.rand([n], F32, &device).pad(&[(before, 3)], 2),
+            number.randn([n], F32, &device).pad(&[(before, 3)], 2),
+            number.rand([n], F64, &device).pad(&[(before, 3)], 2),
+            number.randn([n], F64, &device).pad(&[(before, 3)], 2),
+            number
+                .bernoulli(0.4, [n], F32, &device)
+                .pad(&[(before, 3)], 2),
+            number
+                .randint(0, 100, [n], I64, &device)
+                .pad(&[(before, 3)], 2),
+            number.rand([n], F32, &device).roll(before, 0),
+            number.randn([3, n], F32, &device).narrow(1, before, 20),
+        ];
+        let read = |x: &Tensor| x.to_dtype(F64).to_vec::<f64>().unwrap();
+        moved.iter().map(read).collect()
+    };
+    for count in [0, 5, 6, 7, 8] {
+        for before in 1..9 {
+            let eager = with_mode(Mode::Eager, || drawn(count, before));
+            let compiled = with_mode(Mode::Compiled, || drawn(count, before));
+            assert_eq!(compiled, eager, "{count} {before}");
+        }
+    }
+}

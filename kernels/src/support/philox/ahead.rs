@@ -121,7 +121,7 @@ impl Ahead {
              if (first != noted[1]) {{\n    noted[1] = first + {lanes};\n    \
              return {run}x{lanes}(key, offset, first);\n  }}\n  \
              const long within = first & {};\n  \
-             ft_fill_{kind}x{lanes}(drawn, key, offset + ((unsigned long)first >> {}));\n  \
+             ft_fill_{kind}x{lanes}(drawn, key, offset + ((unsigned long)(first >> {})));\n  \
              noted[0] = (first - within) ^ 1L << 63;\n  \
              noted[1] = first + (within ? {} : {});\n  \
              return *({vector}u *)((char *)drawn + within * {bytes});\n}}\n\

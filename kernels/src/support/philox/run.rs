@@ -202,7 +202,7 @@ impl Run {
         }
         // A run that begins within a block lies in two that begin with one.
         let text = format!(
-            "{head}  const unsigned long block = offset + ((unsigned long)first >> {shift});\n  \
+            "{head}  const unsigned long block = offset + ((unsigned long)(first >> {shift}));\n  \
              const int n = 1 + ((first & {within}) != 0);\n  {result}x{lanes} r[2], v;\n  \
              for (int i = 0; i < n; i++) {{\n    \
              u32x{words} w;\n    ft_blocks_u32x{words}(key, block + i * {count}, &w);\n    r[i] = v = {value};\n  }}\n  \
