@@ -4,7 +4,8 @@
 
 use crate::expr::{Expr, Ranges, Term};
 use ferrotrace_kernels::{BinaryOp, Distribution, Operand, ReduceKind, UnaryOp, ValueId};
-use ferrotrace_runtime::{Category, DType};
+use ferrotrace_runtime::{Category, DType, Scalar};
+use half::{bf16, f16};
 use hashbrown::hash_table::{Entry, HashTable};
 use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
@@ -117,9 +118,42 @@ pub struct Number {
     pub operand: Operand,
     /// The dtype.
     pub dtype: DType,
+    /// Whether a kernel is given the bits of its half type, as an integer of 16 bits, not the number in binary32.
+    pub as_bits: bool,
 }
 
 impl Number {
+    /// A number that a kernel computes with.
+    pub(crate) fn new(operand: Operand, dtype: DType) -> Number {
+        Number {
+            operand,
+            dtype,
+            as_bits: false,
+        }
+    }
+
+    /// The dtype in which a kernel holds it.
+    pub(crate) fn held(&self) -> DType {
+        match self.as_bits {
+            true => DType::I16,
+            false => self.dtype,
+        }
+    }
+
+    /// What a kernel is given for a scalar.
+    pub(crate) fn bits(&self, scalar: Scalar) -> u64 {
+        let bits = scalar.to_bits(self.dtype);
+        if !self.as_bits {
+            return bits;
+        }
+        // The number is one of the half type.
+        let number = f32::from_bits(bits as u32);
+        u64::from(match self.dtype {
+            DType::F16 => f16::from_f32(number).to_bits(),
+            _ => bf16::from_f32(number).to_bits(),
+        })
+    }
+
     /// What says which number it is: its dtype, and its slot, or a constant's category and bits.
     pub(crate) fn key(&self) -> (DType, Option<Category>, u64) {
         match self.operand {
@@ -135,7 +169,7 @@ impl Number {
 
     /// Whether two are the same number: of one slot, or one constant.
     pub(crate) fn is(&self, other: &Number) -> bool {
-        self.key() == other.key()
+        self.key() == other.key() && self.as_bits == other.as_bits
     }
 
     /// Whether loops treat two alike: two slots of one category, or one constant.
@@ -219,6 +253,24 @@ impl Body {
             masks: self.masks.clone(),
             numbers: self.numbers.iter().map(number).collect(),
         }
+    }
+
+    /// The body with the values of half types that `halves` names as bits: loads, numbers, and choices among them.
+    pub(crate) fn with_bits(&self, halves: &[Option<DType>]) -> Body {
+        let mut body = self.renamed(&|source| source, &|number| *number);
+        for (value, half) in body.values.iter_mut().zip(halves) {
+            let Some(half) = *half else { continue };
+            value.dtype = DType::I16;
+            match &mut value.op {
+                BodyOp::Load { dtype, .. } => *dtype = DType::I16,
+                BodyOp::Number(n) => {
+                    let number = &mut body.numbers[*n as usize];
+                    (number.dtype, number.as_bits) = (half, true);
+                }
+                _ => {}
+            }
+        }
+        body
     }
 
     /// Puts values that have not been looked for among those found by hash.
@@ -314,7 +366,7 @@ impl Body {
             self.numbers.push(number);
             self.numbers.len() - 1
         });
-        self.push(BodyOp::Number(at as u32), number.dtype.compute())
+        self.push(BodyOp::Number(at as u32), number.held().compute())
     }
 
     /// The operands of a value, those inside index expressions too.

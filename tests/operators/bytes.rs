@@ -111,7 +111,7 @@ fn windows_edges_and_joins_of_masks() {
             let framed = eroded
                 .pad(&[(0, 0), (1, 1)], true)
                 .logical_xor(&x.logical_not());
-            let is = |i: usize, j: usize| (j == 0 || j == n - 1 || of(i, j - 1)) != !at(i, j);
+            let is = |i: usize, j: usize| (j == 0 || j == n - 1 || of(i, j - 1)) == at(i, j);
             let want = (0..m).flat_map(|i| (0..n).map(move |j| (i, j)));
             let want: Vec<bool> = want.map(|(i, j)| is(i, j)).collect();
             assert_eq!(framed.to_vec::<bool>().unwrap(), want, "{m} {n}");
@@ -220,5 +220,117 @@ fn reductions_and_scans_of_bytes() {
                 .unwrap();
             assert_eq!(ends, sums, "{m} {n}");
         }
+    });
+}
+
+/// A half type, whose numbers go by their bits here.
+struct Half<T> {
+    from_bits: fn(u16) -> T,
+    bits: fn(T) -> u16,
+    is_nan: fn(T) -> bool,
+    tenth: T,
+}
+
+impl<T: Element> Half<T> {
+    /// Three rows of `n` elements, every fifth of them infinite or NaN with a payload.
+    fn rows(&self, n: usize) -> Tensor {
+        let some = |i: u64| match i.is_multiple_of(5) {
+            true => (i.wrapping_mul(0x9e37_79b9) >> 5) as u16 | 0x7c00,
+            false => (i.wrapping_mul(0x9e37_79b9) >> 5) as u16,
+        };
+        let all: Vec<T> = (0..n as u64 * 3)
+            .map(|i| (self.from_bits)(some(i)))
+            .collect();
+        tensor(&all, 3, n)
+    }
+
+    fn read(&self, x: &Tensor) -> Vec<u16> {
+        let all = x.to_vec::<T>().unwrap();
+        all.into_iter().map(self.bits).collect()
+    }
+
+    fn is_nan(&self, bits: u16) -> bool {
+        (self.is_nan)((self.from_bits)(bits))
+    }
+
+    /// One pattern for all NaN.
+    fn quiet(&self, all: Vec<u16>) -> Vec<u16> {
+        let one = |bits| if self.is_nan(bits) { 0x7fff } else { bits };
+        all.into_iter().map(one).collect()
+    }
+
+    fn moved(&self, n: usize) {
+        let (x, number) = (self.rows(n), (self.bits)(self.tenth));
+        let old = self.read(&x);
+        let at = |i: usize, j: usize| old[i * n + j];
+        let joined = Tensor::cat(&[&x, &x.flip(0)], 1);
+        let want = |i, j| if j < n { at(i, j) } else { at(2 - i, j - n) };
+        assert_eq!(self.read(&joined), each(3, 2 * n, want), "{n}");
+        // The number is rounded to the half type as it would be elsewhere.
+        let padded = x.pad(&[(0, 1), (2, 3)], 0.1);
+        let inside = |i: usize, j: usize| i < 3 && (2..n + 2).contains(&j);
+        let want = |i, j| if inside(i, j) { at(i, j - 2) } else { number };
+        assert_eq!(self.read(&padded), each(4, n + 5, want), "{n}");
+        let turned = x.roll(2, 1).transpose(0, 1).narrow(1, 1, 2);
+        let want = |j, i| at(i + 1, (j + 2 * n - 2) % n);
+        assert_eq!(self.read(&turned.contiguous()), each(n, 2, want), "{n}");
+        let row = x.narrow(0, 1, 1).expand([4, n]).contiguous();
+        assert_eq!(self.read(&row), each(4, n, |_, j| at(1, j)), "{n}");
+    }
+
+    /// A test of what is moved, and arithmetic beside a move: NaN may become quiet then.
+    fn read_otherwise_too(&self, n: usize) {
+        let (x, number) = (self.rows(n), (self.bits)(self.tenth));
+        let old = self.read(&x);
+        let at = |i: usize, j: usize| old[i * n + j];
+        let chosen = x.isnan().where_cond(&x.flip(0), &x);
+        let want = each(3, n, |i, j| {
+            if self.is_nan(at(i, j)) {
+                at(2 - i, j)
+            } else {
+                at(i, j)
+            }
+        });
+        assert_eq!(self.quiet(self.read(&chosen)), self.quiet(want), "{n}");
+        let third: Vec<bool> = (0..3 * n).map(|place| place % 3 == 0).collect();
+        let (filled, shifted) = (
+            x.masked_fill(&tensor(&third, 3, n), 0.1),
+            x.roll(1, 0) * 0.0,
+        );
+        eval([&filled, &shifted]).unwrap();
+        let want = each(
+            3,
+            n,
+            |i, j| if third[i * n + j] { number } else { at(i, j) },
+        );
+        assert_eq!(self.quiet(self.read(&filled)), self.quiet(want), "{n}");
+    }
+}
+
+fn each(m: usize, n: usize, f: impl Fn(usize, usize) -> u16) -> Vec<u16> {
+    (0..m * n).map(|place| f(place / n, place % n)).collect()
+}
+
+#[test]
+fn moved_halves_keep_their_bits() {
+    fn check<T: Element>(half: Half<T>) {
+        for n in [1, 15, 31, 32, 33, 64, 100, 257] {
+            half.moved(n);
+            half.read_otherwise_too(n);
+        }
+    }
+    both(|| {
+        check(Half {
+            from_bits: half::bf16::from_bits,
+            bits: half::bf16::to_bits,
+            is_nan: half::bf16::is_nan,
+            tenth: half::bf16::from_f64(0.1),
+        });
+        check(Half {
+            from_bits: half::f16::from_bits,
+            bits: half::f16::to_bits,
+            is_nan: half::f16::is_nan,
+            tenth: half::f16::from_f64(0.1),
+        });
     });
 }

@@ -312,7 +312,7 @@ fn renamed_node(
 /// Whether two kernels differ in anything.
 fn differ(a: &Emitted, b: &Emitted) -> bool {
     let rest = |e: &Emitted| {
-        let numbers = e.numbers.iter().map(|n| (n.operand, n.dtype));
+        let numbers = e.numbers.iter().map(|n| (n.operand, n.dtype, n.as_bits));
         format!(
             "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {}",
             e.source,

@@ -5,6 +5,7 @@ mod alike;
 mod cpu;
 pub mod cuda;
 mod label;
+mod moved;
 mod reciprocal;
 mod unroll;
 mod update;

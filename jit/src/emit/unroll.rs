@@ -234,7 +234,7 @@ impl<'a> Unrolling<'a> {
             return chain;
         }
         let operand = Operand::Const(Scalar::Float(0.0));
-        let zero = self.body().push_number(Number { operand, dtype });
+        let zero = self.body().push_number(Number::new(operand, dtype));
         let sum = BodyOp::Binary(BinaryOp::Add, chain, zero);
         self.body().push(sum, dtype)
     }

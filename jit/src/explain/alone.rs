@@ -72,7 +72,7 @@ fn program(draft: &Draft, kernel: &Emitted, origin: &str) -> String {
     );
     let bits = kernel.numbers.iter().map(|number| {
         let scalar = match number.operand {
-            Operand::Slot(_, scalar) | Operand::Const(scalar) => scalar.to_bits(number.dtype),
+            Operand::Slot(_, scalar) | Operand::Const(scalar) => number.bits(scalar),
             Operand::Value(_) => 0,
         };
         format!("{scalar}ULL")

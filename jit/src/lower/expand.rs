@@ -288,10 +288,7 @@ impl<'a> Expansion<'a> {
     }
 
     fn number(&mut self, operand: &Operand, dtype: DType) -> Value {
-        self.body.push_number(Number {
-            operand: *operand,
-            dtype,
-        })
+        self.body.push_number(Number::new(*operand, dtype))
     }
 
     fn cast(&mut self, value: Value, to: DType) -> Value {

@@ -140,10 +140,7 @@ fn scan(
                 takes = body.push(BodyOp::Binary(BinaryOp::LogicalOr, takes, nan), DType::Bool);
             }
             let at = body.push(BodyOp::Index(position.clone()), DType::I64);
-            let zero = body.push_number(Number {
-                operand: Operand::Const(Scalar::Int(0)),
-                dtype: DType::I64,
-            });
+            let zero = body.push_number(Number::new(Operand::Const(Scalar::Int(0)), DType::I64));
             let place = body.push(BodyOp::Select(takes, at, zero), DType::I64);
             fold(body, ReduceKind::Max, place)
         }

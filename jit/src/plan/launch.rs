@@ -178,7 +178,7 @@ impl Run<'_> {
             });
         }
         for number in &emitted.numbers {
-            let bits = self.number(&number.operand)?.to_bits(number.dtype);
+            let bits = number.bits(self.number(&number.operand)?);
             arguments.scalars.push(bits);
         }
         let host = passing.and_then(|p| p.1);

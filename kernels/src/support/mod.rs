@@ -358,7 +358,7 @@ pub(crate) fn compares_by_call(dtype: DType, lanes: usize) -> bool {
     compare::is_call(dtype, lanes)
 }
 
-/// A comparison of vectors that represent `dtype` (Bool, or not a half type), as a mask of [`mask_type`].
+/// A comparison of vectors that represent `dtype` (Bool, or not a half type), as a mask of the type [`mask_dtype`].
 pub fn mask(comparison: &str, dtype: DType, lanes: usize) -> String {
     let to = mask_type(lanes);
     let int = match dtype {

@@ -226,12 +226,9 @@ fn functions_of_two_floats() {
     check_float_binary!(f64);
 }
 
-/// Libraries of functions of integers: of bytes, with as many lanes as registers have bytes, too.
+/// Libraries of functions of integers: of narrow ones, with as many lanes as registers hold of them, too.
 fn libraries_of_integers<T>(source: impl Fn(usize) -> Source) -> Vec<Library> {
-    match size_of::<T>() {
-        1 => libraries_of_bytes(source),
-        _ => libraries(source),
-    }
+    libraries_of(size_of::<T>(), source)
 }
 
 macro_rules! check_integer {
@@ -382,7 +379,7 @@ fn functions_of_truth_values() {
     if setups().is_empty() {
         return;
     }
-    let both = libraries_of_bytes(|lanes| operators(DType::Bool, lanes, true));
+    let both = libraries_of(1, |lanes| operators(DType::Bool, lanes, true));
     let (x, y) = (samples::<bool>(1003, 1), samples::<bool>(1003, 77));
     let twins: [Binary<bool, bool>; 7] = [
         (BinaryOp::Add, |x, y| apply(|x, y| x | y, x, y)),
@@ -399,7 +396,7 @@ fn functions_of_truth_values() {
     comparisons!(bool)
         .into_iter()
         .for_each(|twin| check_binary(&both, &x, &y, twin));
-    let one = libraries_of_bytes(|lanes| operators(DType::Bool, lanes, false));
+    let one = libraries_of(1, |lanes| operators(DType::Bool, lanes, false));
     check_unary(
         &one,
         &x,

@@ -312,20 +312,20 @@ pub fn libraries(source: impl Fn(usize) -> Source) -> Vec<Library> {
     compiled(setups(), source)
 }
 
-/// The setups, and those with as many lanes as registers have bytes.
-pub fn setups_of_bytes() -> Vec<Setup> {
+/// The setups, and those with as many lanes as registers hold of elements of so many bytes, of which there are many.
+pub fn setups_of(bytes: usize) -> Vec<Setup> {
     let mut setups = setups();
-    let of_bytes = setups.clone().into_iter().map(|setup| Setup {
-        lanes: setup.isa.vector_bytes(),
+    let narrow = setups.clone().into_iter().map(|setup| Setup {
+        lanes: setup.isa.vector_bytes() / bytes,
         ..setup
     });
-    setups.extend(of_bytes.filter(|setup| setup.lanes >= BYTE_LANES));
+    setups.extend(narrow.filter(|setup| setup.lanes >= BYTE_LANES));
     setups
 }
 
-/// A library of the source for each setup of bytes.
-pub fn libraries_of_bytes(source: impl Fn(usize) -> Source) -> Vec<Library> {
-    compiled(setups_of_bytes(), source)
+/// A library of the source for each setup of elements of so many bytes.
+pub fn libraries_of(bytes: usize, source: impl Fn(usize) -> Source) -> Vec<Library> {
+    compiled(setups_of(bytes), source)
 }
 
 fn compiled(setups: Vec<Setup>, source: impl Fn(usize) -> Source) -> Vec<Library> {

@@ -48,8 +48,13 @@ fn casts() {
     }
     let all = libraries(|lanes| source(&DType::ALL, lanes));
     each!(all, u8 i8 i16 i32 i64 bool f16 bf16 f32 f64; [u8 i8 i16 i32 i64 bool f16 bf16 f32 f64]);
-    let bytes = libraries_of_bytes(|lanes| source(&[DType::U8, DType::I8, DType::Bool], lanes));
+    let bytes = libraries_of(1, |lanes| {
+        source(&[DType::U8, DType::I8, DType::Bool], lanes)
+    });
     each!(bytes, u8 i8 bool; [u8 i8 bool]);
+    let narrow = [DType::U8, DType::I8, DType::Bool, DType::I16];
+    let words = libraries_of(2, |lanes| source(&narrow, lanes));
+    each!(words, u8 i8 i16 bool; [u8 i8 i16 bool]);
 }
 
 #[test]
@@ -139,11 +144,12 @@ fn selections_and_lane_sums() {
         )*};
     }
     each!(1 2 4 8 16);
-    let setups = setups_of_bytes();
+    let mut setups = setups_of(1);
+    setups.extend(setups_of(2));
     macro_rules! bytes {
         ($($t:ident $w:literal)*) => {$( check::<$t, $w>($t::wrapping_add, $t::wrapping_mul, &setups); )*};
     }
-    bytes!(i8 32 i8 64 u8 32 u8 64);
+    bytes!(i8 32 i8 64 u8 32 u8 64 i16 32);
 }
 
 /// Names of cases, functions, and what they give.

@@ -122,7 +122,7 @@ impl Writer<'_> {
             // A kernel has far fewer arguments than 2³².
             params: self.params.len() as u32,
             pointers: pointers.map(pointer).collect(),
-            numbers: numbers.map(|number| number.dtype).collect(),
+            numbers: numbers.map(|number| number.held()).collect(),
         }
     }
 

@@ -16,6 +16,7 @@ use crate::emit::cpu::transform::pipelined::Pipelined;
 use crate::emit::cpu::transform::tile::Tile;
 use crate::emit::cpu::unroll::unroll_short;
 use crate::emit::label::label;
+use crate::emit::moved::as_bits;
 use crate::emit::reciprocal::use_reciprocals;
 use crate::emit::{Emitted, Panels, Pointer, update};
 use crate::expr::{self, Var};
@@ -101,6 +102,8 @@ pub(super) struct Writer<'a> {
 /// A fused node as its kernel walks it.
 struct Walked {
     node: FusedNode,
+    /// The node before its halves were moved as bits, if they are.
+    plain: Option<FusedNode>,
     /// Whether the vector axis is the last row variable.
     outer: bool,
     split: bool,
@@ -108,7 +111,7 @@ struct Walked {
 }
 
 impl Walked {
-    /// Joins loops, unrolls a short one, chooses the vector axis, and divides by reciprocals.
+    /// Joins loops, unrolls a short one, chooses the vector axis, divides by reciprocals, and moves halves as bits.
     fn of(fused: &FusedNode, policy: &Policy) -> Walked {
         let mut node = unroll_short(merge_loops(fused.clone()), policy);
         let ordered = node.is_ordered();
@@ -121,8 +124,11 @@ impl Walked {
         if !outer {
             node = use_reciprocals(node);
         }
+        let moved = as_bits(&node);
+        let plain = moved.map(|moved| std::mem::replace(&mut node, moved));
         Walked {
             node,
+            plain,
             outer,
             split,
             ordered,
@@ -135,7 +141,14 @@ pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>, policy: &Policy) -> 
     let walked = Walked::of(fused, policy);
     let (mut writer, needed) = planned(&walked, stored, policy);
     let (kernel, work) = writer.build(&needed, policy);
-    writer.emitted(&needed, &policy.target, (&kernel, work))
+    let emitted = writer.emitted(&needed, &policy.target, (&kernel, work));
+    match &walked.plain {
+        Some(plain) => Emitted {
+            node: plain.clone(),
+            ..emitted
+        },
+        None => emitted,
+    }
 }
 
 /// The kernel IR of what [`emit`] writes.
@@ -156,6 +169,7 @@ fn planned<'a>(
         outer,
         split,
         ordered,
+        ..
     } = walked;
     let (outer, split, ordered) = (*outer, *split, *ordered);
     let needed: Vec<usize> = (0..node.stores.len())

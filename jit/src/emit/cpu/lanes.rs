@@ -5,7 +5,7 @@ use crate::emit::cpu::stage::Stages;
 use crate::expr::{Expr, Term, Var};
 use crate::schedule::{FusedNode, roots};
 use ferrotrace_kernels::BinaryOp::{Atan2, Div, FloorDiv, Fmod, Mod, Pow, Shl, Shr};
-use ferrotrace_kernels::UnaryOp::{BitwiseNot, LogicalNot, Neg};
+use ferrotrace_kernels::UnaryOp::{Abs, BitwiseNot, LogicalNot, Neg, Sign};
 use ferrotrace_kernels::support::BYTE_LANES;
 use ferrotrace_kernels::{Distribution, ReduceKind};
 use ferrotrace_runtime::DType;
@@ -91,15 +91,6 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
 /// Rows from which on a kernel may have a source of its own for their length: of fewer rows, one source serves all lengths.
 pub(super) const MANY_ROWS: usize = 64;
 
-/// Elements of a row from which on lanes are bytes, in vectors of so many bytes: what is left at a row's end is moved at once by
-/// AVX-512's masks, and without them one by one.
-fn least_bytes(vector: usize) -> usize {
-    match vector {
-        64.. => vector,
-        _ => 4 * vector,
-    }
-}
-
 /// Lanes of every vector: as many of the widest type as a register of `vector` bytes holds; of many rows, as many as a row has
 /// elements along the vector axis, where those fill a smaller register. Indices that all lanes share do not
 /// count, nor do numbers of draws. A kernel of single elements has one lane, whose code is shorter and as fast. Lanes run along `along`.
@@ -142,11 +133,8 @@ pub(super) fn lanes(
     };
     let extents = node.extents();
     let few = extents[along.0 as usize];
-    if vector >= BYTE_LANES
-        && few >= least_bytes(vector)
-        && is_of_bytes(node, computed(), differ, along)
-    {
-        return vector;
+    if let Some(lanes) = narrow_lanes(node, computed(), (differ, along), vector) {
+        return lanes;
     }
     let widest = computed().filter(vectors).map(|v| size(&v)).max();
     let widest = vector / widest.unwrap_or(4);
@@ -159,45 +147,59 @@ pub(super) fn lanes(
     }
 }
 
-/// Whether a kernel computes bytes and truth values alone, by operators that are instructions for bytes, along elements that
-/// follow one another: lanes are bytes then, and truth values too.
-fn is_of_bytes(
+/// As many lanes as a register holds of the widest type, where a kernel computes integers of at most 16 bits and truth values
+/// alone, by operators that are instructions for them, along elements that follow one another in rows that are long enough.
+fn narrow_lanes(
     node: &FusedNode,
-    mut computed: impl Iterator<Item = Value>,
-    differ: &[bool],
-    along: Var,
-) -> bool {
+    computed: impl Iterator<Item = Value>,
+    (differ, along): (&[bool], Var),
+    vector: usize,
+) -> Option<usize> {
     let body = &node.body;
     let follows = |index: &Expr| {
         matches!(index.coefficient(along), 0 | 1) && !moves_irregularly(index, along, differ)
     };
-    let is_byte = |dtype| matches!(dtype, DType::Bool | DType::I8 | DType::U8);
+    let size = |v: Value| match body.value(v).dtype {
+        DType::Bool | DType::I8 | DType::U8 => Some(1),
+        DType::I16 => Some(2),
+        _ => None,
+    };
     let is_row = (along.0 as usize) < node.iter.len();
     let takes = |v: Value| match &body.value(v).op {
         BodyOp::Load { index, .. } => follows(index),
         BodyOp::Number(_) | BodyOp::Mask(_) | BodyOp::Select(..) => true,
-        BodyOp::Cast(from) => is_byte(body.value(*from).dtype),
-        BodyOp::Unary(op, _) => matches!(op, Neg | BitwiseNot | LogicalNot),
+        BodyOp::Cast(from) => size(*from).is_some(),
+        BodyOp::Unary(op, _) => matches!(op, Neg | BitwiseNot | LogicalNot | Abs | Sign),
         BodyOp::Binary(op, ..) => {
             !matches!(op, Div | FloorDiv | Mod | Fmod | Pow | Atan2 | Shl | Shr)
         }
         BodyOp::Reduce { .. } => true,
         _ => false,
     };
-    // Reductions of bytes have wider accumulators, but for those of truth values.
+    // Reductions of integers have wider accumulators.
     let is_narrow = |op: &BodyOp| match op {
         BodyOp::Reduce { kind, .. } => !is_row && matches!(kind, ReduceKind::Any | ReduceKind::All),
         _ => true,
     };
-    let stores = node.stores.iter();
-    let stored = stores
-        .map(|s| node.place(s).coefficient(along))
-        .all(|c| matches!(c, 0 | 1));
+    let stored = node.stores.iter().all(|s| follows(node.place(s)));
     let narrow = body.values().iter().all(|value| is_narrow(&value.op));
-    narrow
-        && stored
-        && !node.is_ordered()
-        && computed.all(|v| is_byte(body.value(v).dtype) && takes(v))
+    if !narrow || !stored || node.is_ordered() {
+        return None;
+    }
+    let (mut widest, mut has_tests) = (1, false);
+    for v in computed {
+        widest = size(v).filter(|_| takes(v))?.max(widest);
+        has_tests |= body.value(v).dtype == DType::Bool;
+    }
+    let lanes = vector / widest;
+    // A vector of fewer lanes has truth values that are wider than the elements.
+    let fits = lanes >= BYTE_LANES || !has_tests;
+    // What is left at a row's end is moved at once by AVX-512's masks, and without them one by one.
+    let least = match vector {
+        64.. => lanes,
+        _ => 4 * lanes,
+    };
+    (fits && node.extents()[along.0 as usize] >= least).then_some(lanes)
 }
 
 /// What is read other than by draws, which take numbers as they are.

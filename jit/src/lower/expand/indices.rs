@@ -191,10 +191,9 @@ impl Expansion<'_> {
             let Some(check) = check.filter(|&v| self.may_fail(v) && !self.depends(value, v)) else {
                 continue;
             };
-            let zero = self.body.push_number(Number {
-                operand: Operand::Const(Scalar::Int(0)),
-                dtype: DType::I64,
-            });
+            let zero = self
+                .body
+                .push_number(Number::new(Operand::Const(Scalar::Int(0)), DType::I64));
             let compared = BodyOp::Binary(BinaryOp::Ge, check, zero);
             let passed = self.body.push(compared, DType::Bool);
             let dtype = self.body.value(value).dtype;

@@ -259,7 +259,7 @@ impl Plan {
             count(Counter::InPlaceWrites, recorded.counts[1]);
         }
         for (command, word, number) in &recorded.numbers {
-            let bits = run.number(&number.operand)?.to_bits(number.dtype);
+            let bits = number.bits(run.number(&number.operand)?);
             recorded.graph.set_number(*command, *word, bits);
         }
         let device = self.draft.graph.device();
