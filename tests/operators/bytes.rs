@@ -160,6 +160,43 @@ fn any_and_all_of_masks() {
     });
 }
 
+/// What is computed at length before and after a reduction may be kept in memory between the loops.
+#[test]
+fn long_chains_around_a_reduction() {
+    both(|| {
+        for (m, n) in SIZES {
+            let mask: Vec<bool> = noise(m * n, 6).iter().map(|x| x % 3 > 0).collect();
+            let (mut x, mut want) = (tensor(&mask, m, n), mask);
+            let step = |row: &[bool], j: usize, k: usize| {
+                row[j] ^ (row[(j + k) % n] & !row[(j + 2 * k) % n])
+            };
+            for k in 1..12 {
+                let turned = |by: usize| x.roll(-(by as isize), 1);
+                x = x.logical_xor(&turned(k).logical_and(&turned(2 * k).logical_not()));
+                let rows = want.chunks(n);
+                let next = rows.flat_map(|row| (0..n).map(move |j| step(row, j, k)));
+                want = next.collect();
+            }
+            let numbers = x.to_dtype(U8) * 7u8 - 3u8;
+            let several = (&numbers + &numbers.eq(4).to_dtype(U8)).bitwise_xor(&numbers.maximum(9));
+            let test = several.ne(0).all_keepdim(1);
+            let got = test
+                .where_cond(&several, &(&several * 5u8))
+                .to_vec::<u8>()
+                .unwrap();
+            let several = |x: bool| {
+                let number = (x as u8).wrapping_mul(7).wrapping_sub(3);
+                number.wrapping_add((number == 4) as u8) ^ number.max(9)
+            };
+            for (row, got) in want.chunks(n).zip(got.chunks(n)) {
+                let is_all = row.iter().all(|&x| several(x) != 0);
+                let one = |&x: &bool| several(x).wrapping_mul(if is_all { 1 } else { 5 });
+                assert_eq!(got, row.iter().map(one).collect::<Vec<u8>>(), "{m} {n}");
+            }
+        }
+    });
+}
+
 #[test]
 fn strided_and_expanded_bytes() {
     both(|| {
