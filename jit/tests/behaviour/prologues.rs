@@ -235,9 +235,13 @@ fn refusals_have_reasons() {
     case(&reduced, Refusal::SeveralUses);
 }
 
-// What is computed panel by panel needs no memory of its own, and is counted where it runs.
+// What is computed panel by panel needs the memory of each thread's panel, and is counted where it runs.
 #[test]
-fn a_computed_operand_takes_no_memory() {
+fn a_computed_operand_takes_the_memory_of_panels() {
+    with_threads(2, computed_by_two_threads);
+}
+
+fn computed_by_two_threads() {
     let (m, k, n) = (8, 1024, 2048);
     let text = right(m, k, n, "mul(%1, %2)", "return %4");
     let plan = plan(&text);
