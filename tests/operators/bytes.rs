@@ -349,6 +349,21 @@ fn each(m: usize, n: usize, f: impl Fn(usize, usize) -> u16) -> Vec<u16> {
 }
 
 #[test]
+fn kernels_alike_have_their_own_numbers() {
+    both(|| {
+        let x = Tensor::ones([4, 70], BF16, &Device::cpu());
+        let padded: Vec<Tensor> = (2..6).map(|i| x.pad(&[(0, 0), (i, i)], i)).collect();
+        let several = (2..6).map(|i| x.roll(1, 1).pad(&[(0, 0), (3, 3)], i));
+        let padded: Vec<Tensor> = padded.into_iter().chain(several).collect();
+        eval(&padded).unwrap();
+        for (x, want) in padded.iter().zip((2..6).chain(2..6)) {
+            let first = x.narrow(1, 0, 2).to_dtype(F64).to_vec::<f64>().unwrap();
+            assert_eq!(first, [f64::from(want); 8]);
+        }
+    });
+}
+
+#[test]
 fn moved_halves_keep_their_bits() {
     fn check<T: Element>(half: Half<T>) {
         for n in [1, 15, 31, 32, 33, 64, 100, 257] {

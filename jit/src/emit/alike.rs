@@ -221,8 +221,12 @@ impl<'a> Form<'a> {
             Source::Input(_) => from,
         };
         let (mine, theirs) = (self.node.body.numbers(), other.node.body.numbers());
-        let number = |from: &Number| match mine.iter().position(|n| n.is(from)) {
-            Some(at) => theirs[at],
+        // The kernel may be given the bits of a number with which the loops compute.
+        let number = |from: &Number| match mine.iter().position(|n| n.key() == from.key()) {
+            Some(at) => Number {
+                as_bits: from.as_bits,
+                ..theirs[at]
+            },
             None => *from,
         };
         let Emitted {
