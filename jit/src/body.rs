@@ -169,7 +169,7 @@ impl Number {
 
     /// Whether two are the same number: of one slot, or one constant.
     pub(crate) fn is(&self, other: &Number) -> bool {
-        self.key() == other.key() && self.as_bits == other.as_bits
+        self.key() == other.key()
     }
 
     /// Whether loops treat two alike: two slots of one category, or one constant.

@@ -222,7 +222,7 @@ impl<'a> Form<'a> {
         };
         let (mine, theirs) = (self.node.body.numbers(), other.node.body.numbers());
         // The kernel may be given the bits of a number with which the loops compute.
-        let number = |from: &Number| match mine.iter().position(|n| n.key() == from.key()) {
+        let number = |from: &Number| match mine.iter().position(|n| n.is(from)) {
             Some(at) => Number {
                 as_bits: from.as_bits,
                 ..theirs[at]

@@ -63,7 +63,7 @@ pub struct Emitted {
     pub local: usize,
     /// How it is launched on a CUDA device, besides the number of blocks, which are its chunks.
     pub grid: Grid,
-    /// The loops as they were emitted, for explanations.
+    /// The loops, for explanations and the interpreter: halves that the kernel moves as bits are halves here.
     pub node: FusedNode,
     /// Loops over the columns of a row.
     pub loops: usize,

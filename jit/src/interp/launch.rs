@@ -151,7 +151,7 @@ impl Memory<'_> {
         let (mut numbers, mut bits) = (Vec::new(), Vec::new());
         for number in &emitted.numbers {
             let scalar = self.number(&number.operand)?;
-            bits.push(scalar.to_bits(number.dtype) as i64);
+            bits.push(number.bits(scalar) as i64);
             numbers.push(Datum::of(scalar.cast(number.dtype), number.dtype.compute()));
         }
         let mut shared = Vec::new();

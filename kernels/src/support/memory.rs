@@ -6,7 +6,15 @@ use super::{Definition, Entry, mask_type, need};
 use std::fmt::Write;
 
 /// How a dtype lies in memory: (dtype, memory type, represented by, C text of reading `v`, C text of writing `v`).
-const LAYOUTS: [(&str, &str, &str, &str, &str); 10] = [
+type Layout = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+);
+
+const LAYOUTS: [Layout; 10] = [
     ("f32", "f32", "f32", "v", "v"),
     ("f64", "f64", "f64", "v", "v"),
     ("i64", "i64", "i64", "v", "v"),
@@ -26,12 +34,11 @@ const LAYOUTS: [(&str, &str, &str, &str, &str); 10] = [
     ("bf16", "i16", "f32", "ft_from_bf16x@(v)", "ft_to_bf16x@(v)"),
 ];
 
-/// How values of a dtype are represented in vectors of so many lanes: the type, and the C text of reading and of writing.
-fn represented(dtype: &str, lanes: usize) -> (&'static str, String, String) {
-    let &(_, _, value, read, write) = LAYOUTS
-        .iter()
-        .find(|of| of.0 == dtype)
-        .unwrap_or(&LAYOUTS[0]);
+/// How values of a layout are represented in vectors of so many lanes: the type, and the C text of reading and of writing.
+fn represented(
+    (dtype, _, value, read, write): Layout,
+    lanes: usize,
+) -> (&'static str, String, String) {
     let (value, read, write) = match dtype {
         "bool" if mask_type(lanes) == "i8" => ("i8", "-(v)", "(v & 1)"),
         _ => (value, read, write),
@@ -250,7 +257,8 @@ fn at_distance_in_part(
 
 pub(super) fn entries() -> Vec<Entry> {
     let mut entries = Vec::new();
-    for (dtype, memory, ..) in LAYOUTS {
+    for layout in LAYOUTS {
+        let (dtype, memory, ..) = layout;
         let half = dtype.ends_with("f16");
         let deps = move |lanes: usize, to: bool| {
             let mut deps = vec![need("types", lanes)];
@@ -263,7 +271,7 @@ pub(super) fn entries() -> Vec<Entry> {
             deps
         };
         entries.push(Entry::new(format!("ft_load_{dtype}"), move |name, lanes| {
-            let (value, read, _) = represented(dtype, lanes);
+            let (value, read, _) = represented(layout, lanes);
             let text = format!(
                 "FT_INLINE {value}x{lanes} {name}x{lanes}(const void *p) {{\n  {memory}x{lanes} v = \
                  *(const {memory}x{lanes}u *)p;\n  return {};\n}}\n",
@@ -277,7 +285,7 @@ pub(super) fn entries() -> Vec<Entry> {
         entries.push(Entry::new(
             format!("ft_lanes_{dtype}"),
             move |name, lanes| {
-                let (value, read, _) = represented(dtype, lanes);
+                let (value, read, _) = represented(layout, lanes);
                 Definition {
                     deps: deps(lanes, false),
                     text: of_lanes(name, lanes, (value, memory), &read),
@@ -294,7 +302,7 @@ pub(super) fn entries() -> Vec<Entry> {
             entries.push(Entry::new(
                 format!("ft_{stem}_{dtype}"),
                 move |name, lanes| {
-                    let (value, read, _) = represented(dtype, lanes);
+                    let (value, read, _) = represented(layout, lanes);
                     Definition {
                         deps: deps(lanes, false),
                         text: text(name, lanes, (value, memory), &read),
@@ -307,7 +315,7 @@ pub(super) fn entries() -> Vec<Entry> {
             entries.push(Entry::new(
                 format!("ft_{stem}_{dtype}"),
                 move |name, lanes| {
-                    let (value, read, _) = represented(dtype, lanes);
+                    let (value, read, _) = represented(layout, lanes);
                     let head =
                         format!("FT_INLINE {value}x{lanes} {name}x{lanes}(const void *p) {{\n");
                     let tail = format!("  return {read};\n}}\n");
@@ -322,7 +330,7 @@ pub(super) fn entries() -> Vec<Entry> {
             entries.push(Entry::new(
                 format!("ft_{stem}_{dtype}"),
                 move |name, lanes| {
-                    let (value, read, _) = represented(dtype, lanes);
+                    let (value, read, _) = represented(layout, lanes);
                     let head =
                         format!("FT_INLINE void {name}x{lanes}(const void *p, void *q) {{\n");
                     let body = columns(lanes, (value, memory), count, &read);
@@ -337,7 +345,7 @@ pub(super) fn entries() -> Vec<Entry> {
             entries.push(Entry::new(
                 format!("ft_{stem}_{dtype}"),
                 move |name, lanes| {
-                    let (value, _, write) = represented(dtype, lanes);
+                    let (value, _, write) = represented(layout, lanes);
                     let of: Vec<String> = (0..count)
                         .map(|k| format!(", {value}x{lanes} v{k}"))
                         .collect();
@@ -354,7 +362,7 @@ pub(super) fn entries() -> Vec<Entry> {
         entries.push(Entry::new(
             format!("ft_loadr_{dtype}"),
             move |name, lanes| {
-            let (value, read, _) = represented(dtype, lanes);
+            let (value, read, _) = represented(layout, lanes);
                 let head = format!(
                     "FT_INLINE {value}x{lanes} {name}x{lanes}(const void *p, long from, long to) {{\n"
                 );
@@ -369,7 +377,7 @@ pub(super) fn entries() -> Vec<Entry> {
         entries.push(Entry::new(
             format!("ft_evensr_{dtype}"),
             move |name, lanes| {
-                let (value, _, _) = represented(dtype, lanes);
+                let (value, _, _) = represented(layout, lanes);
                 Definition {
                     deps: vec![
                         need("types", lanes),
@@ -380,7 +388,7 @@ pub(super) fn entries() -> Vec<Entry> {
             },
         ));
         entries.push(Entry::new(format!("ft_store_{dtype}"), move |name, lanes| {
-            let (value, _, write) = represented(dtype, lanes);
+            let (value, _, write) = represented(layout, lanes);
             let text = format!(
                 "FT_INLINE void {name}x{lanes}(void *p, {value}x{lanes} v) {{\n  *({memory}x{lanes}u *)p = {};\n}}\n",
                 write
@@ -393,7 +401,7 @@ pub(super) fn entries() -> Vec<Entry> {
         entries.push(Entry::new(
             format!("ft_loadn_{dtype}"),
             move |name, lanes| {
-                let (value, read, _) = represented(dtype, lanes);
+                let (value, read, _) = represented(layout, lanes);
                 let head =
                     format!("FT_INLINE {value}x{lanes} {name}x{lanes}(const void *p, long m) {{\n");
                 let tail = format!("  return {read};\n}}\n");
@@ -407,7 +415,7 @@ pub(super) fn entries() -> Vec<Entry> {
         entries.push(Entry::new(
             format!("ft_storen_{dtype}"),
             move |name, lanes| {
-                let (value, _, write) = represented(dtype, lanes);
+                let (value, _, write) = represented(layout, lanes);
                 let mut head = format!(
                     "FT_INLINE void {name}x{lanes}(void *p, {value}x{lanes} w, long m) {{\n"
                 );

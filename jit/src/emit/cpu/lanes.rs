@@ -133,10 +133,7 @@ pub(super) fn lanes(
     };
     let extents = node.extents();
     let few = extents[along.0 as usize];
-    // Rows that are kept between loops hold truth values of 4 bytes.
-    if stages.saved.is_empty()
-        && let Some(lanes) = narrow_lanes(node, computed(), (differ, along), vector)
-    {
+    if let Some(lanes) = narrow_lanes(node, computed(), (differ, along), vector) {
         return lanes;
     }
     let widest = computed().filter(vectors).map(|v| size(&v)).max();
