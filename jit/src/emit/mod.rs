@@ -4,6 +4,7 @@
 mod alike;
 mod cpu;
 pub mod cuda;
+mod finished;
 mod label;
 mod moved;
 mod reciprocal;

@@ -15,6 +15,7 @@ use crate::emit::cpu::stage::{Loop, Stages, stages};
 use crate::emit::cpu::transform::pipelined::Pipelined;
 use crate::emit::cpu::transform::tile::Tile;
 use crate::emit::cpu::unroll::unroll_short;
+use crate::emit::finished::{self, Built, Known, Text};
 use crate::emit::label::label;
 use crate::emit::moved::as_bits;
 use crate::emit::reciprocal::use_reciprocals;
@@ -140,8 +141,9 @@ impl Walked {
 pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>, policy: &Policy) -> Emitted {
     let walked = Walked::of(fused, policy);
     let (mut writer, needed) = planned(&walked, stored, policy);
-    let (kernel, work) = writer.build(&needed, policy);
-    let emitted = writer.emitted(&needed, &policy.target, (&kernel, work));
+    let (built, mut work) = writer.build(&needed, policy);
+    let text = writer.text(built, &mut work);
+    let emitted = writer.emitted(&needed, &policy.target, (text, work));
     match &walked.plain {
         Some(plain) => Emitted {
             node: plain.clone(),
@@ -155,7 +157,8 @@ pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>, policy: &Policy) -> 
 pub fn kernel(fused: &FusedNode, stored: &FxHashSet<ValueId>, policy: &Policy) -> Kernel {
     let walked = Walked::of(fused, policy);
     let (mut writer, needed) = planned(&walked, stored, policy);
-    writer.build(&needed, policy).0
+    let built = writer.build(&needed, policy).0;
+    writer.transformed(built).0
 }
 
 /// A writer that has built nothing, and the stores of the kernel.
@@ -313,7 +316,7 @@ impl Writer<'_> {
     }
 
     /// Builds the kernel in the kernel IR, and says how much it does.
-    fn build(&mut self, needed: &[usize], policy: &Policy) -> (Kernel, Work) {
+    fn build(&mut self, needed: &[usize], policy: &Policy) -> (Built, Work) {
         let node = self.node;
         self.collect_pointers(needed);
         self.print_indices(needed);
@@ -325,7 +328,7 @@ impl Writer<'_> {
         if let Some(tile) = self.tile.clone() {
             self.stage_loads(&tile);
         }
-        let mut work = self.work(policy.target.l2);
+        let work = self.work(policy.target.l2);
         self.pipelined = self.find_pipelined();
         let mut body = Block::new();
         let Work { rows, cut, .. } = &work;
@@ -349,21 +352,65 @@ impl Writer<'_> {
         let least = policy.thresholds.outlined_calls;
         let costly = outlined(node, &self.stages, least, self.lanes);
         let plain = !by_panels && node.stores.iter().all(|store| store.update.is_none());
-        let built = self.functions(main, finish);
-        let flags: Vec<usize> = self.streams.iter().map(|s| s.0).collect();
+        let built = Built {
+            kernel: self.functions(main, finish),
+            outlined: costly,
+            set_later: self.streams.iter().map(|s| s.0).collect(),
+            rerolled: plain.then_some(policy.thresholds.rerolled),
+        };
+        (built, work)
+    }
+
+    /// The text of a kernel that was built.
+    fn text(&mut self, built: Built, work: &mut Work) -> Text {
+        let again = match finished::known(&built) {
+            Known::Text(kept) => {
+                debug_assert_eq!(self.printed(built, work).0, kept.1);
+                return kept.1.clone();
+            }
+            Known::Again(hash) => Some((hash, built.clone())),
+            Known::New => None,
+        };
+        let (text, by_values) = self.printed(built, work);
+        if let Some((hash, built)) = again.filter(|_| !by_values) {
+            finished::keep(hash, built, text.clone());
+        }
+        text
+    }
+
+    /// Transforms and prints a kernel, and says whether the values of arguments had a part in its text.
+    fn printed(&mut self, built: Built, work: &mut Work) -> (Text, bool) {
+        let (kernel, rerolled) = self.transformed(built);
+        work.stores_early = rerolled.stores;
+        let Printed { text, needs } = print(&kernel);
+        let text = Text {
+            body: text.into(),
+            parts: support::parts(&needs),
+        };
+        (text, rerolled.by_values)
+    }
+
+    /// Runs the transforms of a kernel that was built.
+    fn transformed(&mut self, built: Built) -> (Kernel, Rerolled) {
+        let Built {
+            kernel,
+            outlined,
+            set_later,
+            rerolled,
+        } = built;
         let arranged = RefCell::new(None);
         let state = RefCell::new((std::mem::take(&mut self.params), Rerolled::default()));
         let kernel = apply(
-            built,
+            kernel,
             &[
                 ("reroll", &|kernel| {
                     let (params, done) = &mut *state.borrow_mut();
-                    if plain {
-                        *done = reroll(kernel, params, &flags, policy.thresholds.rerolled);
+                    if let Some(weight) = rerolled {
+                        *done = reroll(kernel, params, &set_later, weight);
                     }
                 }),
                 ("draw ahead", &draw_ahead),
-                ("outline", &|kernel| outline(kernel, &costly)),
+                ("outline", &|kernel| outline(kernel, &outlined)),
                 ("fence", &fence),
                 ("arrange", &|kernel| {
                     let (params, done) = &mut *state.borrow_mut();
@@ -374,11 +421,11 @@ impl Writer<'_> {
             ],
         );
         let (params, rerolled) = state.into_inner();
-        (self.params, work.stores_early) = (params, rerolled.stores);
+        self.params = params;
         if let Some(arranged) = arranged.into_inner() {
             self.arrange(arranged);
         }
-        (kernel, work)
+        (kernel, rerolled)
     }
 
     /// Puts arguments in the order that the kernel was given.
@@ -479,14 +526,8 @@ impl Writer<'_> {
     }
 
     /// The kernel's text, and how it is launched.
-    fn emitted(
-        mut self,
-        needed: &[usize],
-        target: &Target,
-        (kernel, work): (&Kernel, Work),
-    ) -> Emitted {
+    fn emitted(mut self, needed: &[usize], target: &Target, (text, work): (Text, Work)) -> Emitted {
         let node = self.node;
-        let Printed { text, needs } = print(kernel);
         self.choose_streams(needed, target, &work);
         let in_place = match work.stores_early {
             true => Vec::new(),
@@ -510,8 +551,8 @@ impl Writer<'_> {
             in_place,
             updates: update::overwrites(node, needed),
             source: KernelSource {
-                parts: support::parts(&needs),
-                body: text.into(),
+                parts: text.parts,
+                body: text.body,
                 finish: self.split || self.is_chunked(),
                 name: label("", &node.body),
             },

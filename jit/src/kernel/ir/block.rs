@@ -5,7 +5,7 @@ use super::name::Name;
 use super::stmt::Stmt;
 
 /// Statements in order.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Block(pub Vec<Stmt>);
 
 impl Block {

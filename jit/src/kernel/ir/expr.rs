@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Rem, Shr, Sub};
 
 /// What a statement computes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Expr {
     /// A variable's value.
     Name(Name),
@@ -39,7 +39,7 @@ pub enum Expr {
 }
 
 /// The call of a function.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Call {
     /// What is called.
     pub function: Function,
@@ -244,14 +244,29 @@ impl Expr {
 
     /// Of how many parts it is made, itself included.
     pub fn part_count(&self) -> usize {
-        let parts = self.parts().into_iter();
-        1 + parts.map(Expr::part_count).sum::<usize>()
+        let mut count = 0;
+        self.visit(&mut |_| count += 1);
+        count
     }
 
     /// Shows it, and then every part of it.
     pub fn visit(&self, see: &mut impl FnMut(&Expr)) {
         see(self);
-        self.parts().into_iter().for_each(|part| part.visit(see));
+        match self {
+            Expr::Prefix(_, a) | Expr::Each(a) => a.visit(see),
+            Expr::Infix(_, both) | Expr::Element(both) => {
+                both.0.visit(see);
+                both.1.visit(see);
+            }
+            Expr::Conditional(all) => {
+                all.0.visit(see);
+                all.1.visit(see);
+                all.2.visit(see);
+            }
+            Expr::Call(call) => call.arguments.iter().for_each(|a| a.visit(see)),
+            Expr::Cast(cast) => cast.1.visit(see),
+            _ => {}
+        }
     }
 
     /// Changes every part, innermost first, then itself.
@@ -276,7 +291,15 @@ impl Expr {
 
     /// Whether any part of it, or it, fits.
     pub fn any(&self, fits: &impl Fn(&Expr) -> bool) -> bool {
-        fits(self) || self.parts().into_iter().any(|part| part.any(fits))
+        let within = || match self {
+            Expr::Prefix(_, a) | Expr::Each(a) => a.any(fits),
+            Expr::Infix(_, both) | Expr::Element(both) => both.0.any(fits) || both.1.any(fits),
+            Expr::Conditional(all) => all.0.any(fits) || all.1.any(fits) || all.2.any(fits),
+            Expr::Call(call) => call.arguments.iter().any(|a| a.any(fits)),
+            Expr::Cast(cast) => cast.1.any(fits),
+            _ => false,
+        };
+        fits(self) || within()
     }
 }
 

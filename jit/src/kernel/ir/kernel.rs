@@ -6,7 +6,7 @@ use super::types::{PointerType, Type, ValueType};
 use ferrotrace_runtime::DType;
 
 /// The functions of one kernel. They share arguments, scratch memory and launch configuration.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Kernel {
     /// What they are given.
     pub arguments: Arguments,
@@ -19,7 +19,7 @@ pub struct Kernel {
 }
 
 /// How a device starts a kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Launch {
     /// Threads of a block that does work, at most and exactly.
     pub threads: u32,
@@ -28,7 +28,7 @@ pub struct Launch {
 }
 
 /// What the functions of a kernel are given.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Arguments {
     /// How many integers.
     pub params: u32,
@@ -39,7 +39,7 @@ pub struct Arguments {
 }
 
 /// A function of a kernel.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Body {
     /// What it is for.
     pub role: Role,
@@ -48,7 +48,7 @@ pub struct Body {
 }
 
 /// What a function of a kernel is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// It is called by the others and not inlined: its number, the types of its arguments, and that of its result.
     Own(u32, Vec<ValueType>, ValueType),

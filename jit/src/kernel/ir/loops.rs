@@ -7,7 +7,7 @@ use super::stmt::Stmt;
 use super::types::ValueType;
 
 /// A loop over a range of integers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Loop {
     /// What takes the values.
     pub variable: Name,
@@ -30,7 +30,7 @@ pub struct Loop {
 }
 
 /// How a loop goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// It grows by so much, as long as it is less than the value after the last.
     Up(i64),

@@ -8,7 +8,7 @@ use super::types::{Space, Type};
 use smallvec::SmallVec;
 
 /// A statement.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Stmt {
     /// Declares a variable.
     Declare(Box<Variable>),
@@ -52,7 +52,7 @@ pub enum Meeting {
 }
 
 /// An operation that joins two values, [`Left`](super::OnDevice::Left) and [`Right`](super::OnDevice::Right).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
     /// Its name.
     pub name: Name,
@@ -63,7 +63,7 @@ pub struct Operation {
 }
 
 /// The declaration of a variable or an array.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Variable {
     /// Its name.
     pub name: Name,
@@ -80,7 +80,7 @@ pub struct Variable {
 }
 
 /// How many elements a variable has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {
     /// One, without an index.
     One,
@@ -91,7 +91,7 @@ pub enum Extent {
 }
 
 /// The sizes of an array's dimensions, at most three.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sizes {
     sizes: [u32; 3],
     dimensions: usize,

@@ -13,8 +13,9 @@ mod order;
 mod turns;
 
 use crate::kernel::ir::{Arguments, Block, Expr, Kernel, Name, Role, Stmt};
-use nodes::{Node, Nodes, changes, weigh};
+use nodes::{Node, Nodes, changes, exceeds};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::Cell;
 use turns::Replaced;
 
 /// Fewest turns of a loop.
@@ -29,6 +30,8 @@ pub struct Rerolled {
     pub loops: usize,
     /// Whether memory is written before all of an iteration is read.
     pub stores: bool,
+    /// Whether the values of arguments had a part in it.
+    pub by_values: bool,
 }
 
 /// Makes statements that repeat loops, where that saves so many parts of expressions. `params` are the values of the kernel's
@@ -52,10 +55,12 @@ pub fn reroll(
                 definitions: FxHashMap::default(),
                 names,
                 tail: Vec::new(),
+                compares: Cell::new(false),
                 done,
             };
             block(&mut function.block, &mut around, weight);
             (done, names) = (around.done, around.names);
+            done.by_values |= done.loops > 0 || around.compares.get();
         }
     }
     // A kernel has far fewer arguments than 2³².
@@ -75,6 +80,8 @@ struct Around<'a> {
     names: u32,
     /// Statements at the end of the block.
     tail: Vec<Stmt>,
+    /// Whether values of arguments were compared.
+    compares: Cell<bool>,
     done: Rerolled,
 }
 
@@ -106,6 +113,7 @@ impl Around<'_> {
 
     /// Whether these are integer arguments of one value.
     fn of_one_value(&self, names: &[Name]) -> bool {
+        self.compares.set(true);
         let value = |name: &Name| match name {
             Name::Param(i) if !self.set_later.contains(&(*i as usize)) => {
                 self.params.get(*i as usize)
@@ -142,7 +150,7 @@ fn is_cheap(e: &Expr) -> bool {
 
 /// Makes what repeats within a block loops.
 fn block(all: &mut Block, around: &mut Around<'_>, weight: usize) {
-    if weigh(all) <= weight {
+    if !exceeds(all, weight) {
         return;
     }
     let mut declared = Vec::new();

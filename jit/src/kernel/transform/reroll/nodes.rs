@@ -138,14 +138,24 @@ fn is_plain(stmt: &Stmt) -> bool {
     }
 }
 
-/// Of how many parts of expressions a block is made, each statement counted for some.
-pub(super) fn weigh(block: &Block) -> usize {
-    let of = |stmt: &Stmt| {
-        let expressions = stmt.expressions().into_iter().map(Expr::part_count);
-        let blocks = stmt.blocks().into_iter().map(weigh);
-        STATEMENT + expressions.chain(blocks).sum::<usize>()
-    };
-    block.iter().map(of).sum()
+/// Whether a block is made of more parts of expressions than these, each statement counted for some.
+pub(super) fn exceeds(block: &Block, most: usize) -> bool {
+    let mut left = most;
+    !takes(block, &mut left)
+}
+
+/// Takes what a block is made of away from what is left; false where that is less.
+fn takes(block: &Block, left: &mut usize) -> bool {
+    block.iter().all(|stmt| {
+        let parts = stmt.expressions().into_iter().map(Expr::part_count);
+        match left.checked_sub(STATEMENT + parts.sum::<usize>()) {
+            None => false,
+            Some(rest) => {
+                *left = rest;
+                stmt.blocks().into_iter().all(|block| takes(block, left))
+            }
+        }
+    })
 }
 
 /// The variables of blocks around it that a statement changes. `values` are those of its block that are no arrays.
