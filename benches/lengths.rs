@@ -214,14 +214,37 @@ fn tokens(device: &Device) -> Step<'_> {
     })
 }
 
+/// A square of an image, whose size changes: how much of its mask of edges is set.
+fn masks(device: &Device) -> Step<'_> {
+    let image = Tensor::rand((640, 640), DType::F32, device);
+    Box::new(move |step| {
+        let size = 400 + step;
+        let part = image.narrow(0, 0, size).narrow(1, 0, size);
+        let edge = part.gt(0.2).logical_and(&part.lt(0.8)).logical_not();
+        Ok(edge.sum(..).to_scalar::<i64>()? as f64)
+    })
+}
+
+/// Columns of a table of which each step has more rows, normalised by their variance.
+fn tables(device: &Device) -> Step<'_> {
+    let table = Tensor::randn((640, 300), DType::F32, device);
+    Box::new(move |step| {
+        let rows = table.narrow(0, 0, 400 + step);
+        let spread = rows.var_keepdim(0, 1) + 1e-5;
+        read(&((&rows - rows.mean_keepdim(0)) / spread.sqrt()))
+    })
+}
+
 /// What a step takes of programs whose sizes change at every step.
 fn steps(device: &Device) -> Outcome {
     type Program = fn(&Device) -> Step<'_>;
-    let programs: [(&str, Program); 4] = [
+    let programs: [(&str, Program); 6] = [
         ("rows that grow by one", list),
         ("rows that shrink by one", shrinking),
         ("a layer of batches of any size", batches),
         ("a token of 3 layers, keys that grow", tokens),
+        ("a mask of a square of any size", masks),
+        ("columns of a table that grows", tables),
     ];
     let heads = ["program", "compiled", "eager", "plans of 150"];
     let mut table = Table::new("Another size at every step", &heads);

@@ -8,8 +8,8 @@
 
 use super::{FAMILIES, MOST};
 use crate::form::{Edge, Form, FormNode, Mix};
-use ferrotrace_kernels::Class;
-use ferrotrace_runtime::Shape;
+use ferrotrace_kernels::{Class, Op};
+use ferrotrace_runtime::{DType, Shape};
 use lru::LruCache;
 use once_cell::sync::Lazy;
 use parking_lot::Mutex;
@@ -19,32 +19,82 @@ use std::hash::{Hash, Hasher};
 /// How often a form is met in a row until its plan is made. A step of a loop may meet it for each of a few tensors.
 const IN_A_ROW: u32 = 8;
 
-/// Nanoseconds that a plan takes to make, and each of its operations adds to that: of programs of 2 to 100 operations, on
-/// an x86-64 processor of 2023.
-const PLAN: u64 = 100_000;
-const PLAN_OPERATION: u64 = 40_000;
-
-/// What running operator by operator takes, in nanoseconds, on that processor and on an H100.
+/// What running operator by operator takes, and what making a plan takes, in nanoseconds. Kernels are known: those of a
+/// family are compiled for its first plans.
 struct Times {
     /// An operation by itself.
     operation: u64,
     /// An operation of sizes that were not met, which a device has a plan for.
     unmet: u64,
-    /// Elements that are read or written in a nanosecond, at least. Fusion saves that; products, windows and sorts take as
-    /// long in a plan.
+    /// Bytes that an operation reads or writes in a nanosecond that moves elements or is light, and elements that another
+    /// does. Fusion saves that;
+    /// products, windows and sorts take as long in a plan.
+    bytes: u64,
     elements: u64,
+    /// A plan, and what each of its operations and each composite adds to that.
+    plan: u64,
+    planned: u64,
+    composite: u64,
 }
 
+/// Two threads of an x86-64 processor of 2024, data in its caches: programs of 1 to 6 operations over 100 to 10⁶ elements.
 const CPU: Times = Times {
     operation: 300,
     unmet: 0,
-    elements: 1,
+    bytes: 64,
+    elements: 4,
+    plan: 20_000,
+    planned: 5_000,
+    composite: 60_000,
 };
+
+/// An H100; programs of 2 to 100 operations.
 const DEVICE: Times = Times {
     operation: 20_000,
     unmet: 100_000,
+    bytes: 1_000,
     elements: 250,
+    plan: 100_000,
+    planned: 40_000,
+    composite: 0,
 };
+
+impl Times {
+    fn of(form: &Form) -> &'static Times {
+        match form.device.is_cpu() {
+            true => &CPU,
+            false => &DEVICE,
+        }
+    }
+
+    /// Nanoseconds that an operation takes that reads and writes values of these numbers of elements and dtypes.
+    fn operation(&self, op: &Op, values: impl Iterator<Item = (usize, DType)>) -> u64 {
+        let work = |rate: u64, size: fn(DType) -> usize| {
+            let sizes = values.map(|(count, dtype)| count.saturating_mul(size(dtype)));
+            self.operation + sizes.fold(0, usize::saturating_add) as u64 / rate
+        };
+        match op.class() {
+            Class::View => 0,
+            Class::Library | Class::Window => self.operation,
+            Class::Create | Class::Arrange => work(self.bytes, DType::size),
+            Class::Pointwise if op.entry().is_light() => work(self.bytes, DType::size),
+            _ => work(self.elements, |_| 1),
+        }
+    }
+
+    /// Nanoseconds that a form's plan takes to make.
+    fn plan(&self, form: &Form) -> u64 {
+        let operation = |node: &FormNode| {
+            let op = node.kind.op();
+            match (op.is_view(), op.as_composite()) {
+                (true, _) => 0,
+                (false, None) => self.planned,
+                (false, Some(_)) => self.planned + self.composite,
+            }
+        };
+        self.plan + form.nodes.iter().map(operation).sum::<u64>()
+    }
+}
 
 /// Forms met that differ in sizes alone.
 #[derive(Debug)]
@@ -61,11 +111,17 @@ struct Family {
 static FAMILIES_MET: Lazy<Mutex<LruCache<u64, Family>>> =
     Lazy::new(|| Mutex::new(LruCache::new(FAMILIES)));
 
-/// The shape of an operand; none of a number.
-fn shape_of(form: &Form, edge: Edge) -> Option<&Shape> {
+/// The shape and dtype of an operand; none of a number.
+fn operand(form: &Form, edge: Edge) -> Option<(&Shape, DType)> {
     match edge {
-        Edge::Node(n) => Some(&form.nodes[n as usize].kind.shape),
-        Edge::Leaf(n) => Some(form.leaves[n as usize].layout.shape()),
+        Edge::Node(n) => {
+            let kind = &form.nodes[n as usize].kind;
+            Some((&kind.shape, kind.dtype))
+        }
+        Edge::Leaf(n) => {
+            let leaf = &form.leaves[n as usize];
+            Some((leaf.layout.shape(), leaf.dtype))
+        }
         Edge::Slot(_) => None,
     }
 }
@@ -83,7 +139,7 @@ fn without_sizes(form: &Form) -> (u64, Vec<u64>) {
         kind.shape.hash(&mut own);
         for &edge in edges {
             rest.word(edge.code());
-            shape_of(form, edge).hash(&mut own);
+            operand(form, edge).map(|of| of.0).hash(&mut own);
         }
         sizes.push(own.finish());
     }
@@ -98,16 +154,12 @@ fn without_sizes(form: &Form) -> (u64, Vec<u64>) {
 /// Nanoseconds that a form takes operator by operator, without what takes as long in a plan; `unmet` operations have sizes
 /// that the form before had not.
 fn operator_by_operator(form: &Form, unmet: &FxHashSet<u64>) -> u64 {
-    let times = if form.device.is_cpu() { CPU } else { DEVICE };
-    let time = |(node, edges): (&FormNode, &[Edge])| match node.kind.op().class() {
-        Class::View => 0,
-        Class::Library | Class::Window => times.operation,
-        _ => {
-            let shapes = edges.iter().filter_map(|&edge| shape_of(form, edge));
-            let shapes = shapes.chain([&node.kind.shape]);
-            let touched = shapes.map(Shape::numel).fold(0, usize::saturating_add);
-            times.operation + touched as u64 / times.elements
-        }
+    let times = Times::of(form);
+    let time = |(node, edges): (&FormNode, &[Edge])| {
+        let operands = edges.iter().filter_map(|&edge| operand(form, edge));
+        let all = operands.chain([(&node.kind.shape, node.kind.dtype)]);
+        let values = all.map(|(shape, dtype)| (shape.numel(), dtype));
+        times.operation(node.kind.op(), values)
     };
     let all = form.operands().map(time).fold(0, u64::saturating_add);
     all.saturating_add(times.unmet * unmet.len() as u64)
@@ -151,7 +203,7 @@ pub(super) fn runs_without_plan(form: &Form) -> u32 {
         return 0;
     }
     drop(met);
-    let plan = PLAN + PLAN_OPERATION.saturating_mul(form.nodes.len() as u64);
+    let plan = Times::of(form).plan(form);
     let runs = plan / operator_by_operator(form, &unmet).max(1);
     u32::try_from(runs).unwrap_or(u32::MAX)
 }
