@@ -386,3 +386,55 @@ fn moved_halves_keep_their_bits() {
         });
     });
 }
+
+#[test]
+fn reductions_of_columns() {
+    both(|| {
+        for (n, m) in SIZES {
+            let list = noise(m * n, 6);
+            let x = tensor(&list, m, n);
+            let column = |j: usize| list.iter().skip(j).step_by(n).copied();
+            let all = |f: &dyn Fn(usize) -> i64| (0..n).map(f).collect::<Vec<i64>>();
+            let longs = |x: Tensor| x.to_dtype(I64).to_vec::<i64>().unwrap();
+            let greatest = all(&|j| column(j).max().unwrap().into());
+            assert_eq!(longs(x.max(0)), greatest, "{m} {n}");
+            let signed = all(&|j| column(j).map(|x| x as i8).min().unwrap().into());
+            assert_eq!(longs(x.to_dtype(I8).min(0)), signed, "{m} {n}");
+            let short = x.to_dtype(I16) * 100;
+            let want: Vec<i64> = greatest.iter().map(|x| x * 100).collect();
+            assert_eq!(longs(short.max(0)), want, "{m} {n}");
+            let place = |j: usize, of: u8| column(j).position(|x| x == of).unwrap() as i64;
+            let places = all(&|j| place(j, column(j).max().unwrap()));
+            assert_eq!(longs((&x + 0u8).argmax(0)), places, "{m} {n}");
+            let places = all(&|j| place(j, column(j).min().unwrap()));
+            assert_eq!(longs((&x + 0u8).argmin(0)), places, "{m} {n}");
+            let any = all(&|j| column(j).any(|x| x > 250).into());
+            assert_eq!(longs(x.gt(250).any(0)), any, "{m} {n}");
+            let every = all(&|j| column(j).all(|x| x > 5).into());
+            assert_eq!(longs(x.gt(5).all(0)), every, "{m} {n}");
+            let sums = all(&|j| column(j).map(i64::from).sum());
+            assert_eq!(longs((&x + 0u8).sum(0)), sums, "{m} {n}");
+            let count = all(&|j| column(j).filter(|&x| x > 100).count() as i64);
+            assert_eq!(longs(x.gt(100).sum(0)), count, "{m} {n}");
+        }
+    });
+}
+
+#[test]
+fn sums_on_both_sides_of_32_bits() {
+    both(|| {
+        // The least sum that 32 bits hold is -2^31.
+        for n in [65_535, 65_536, 65_537] {
+            let x = Tensor::full([2, n], i16::MIN, I16, &Device::cpu()) + 0i16;
+            let want = vec![-32_768 * n as i64; 2];
+            assert_eq!(x.sum(1).to_vec::<i64>().unwrap(), want, "{n}");
+            let x = Tensor::full([n, 2], i16::MIN, I16, &Device::cpu()) + 0i16;
+            assert_eq!(x.sum(0).to_vec::<i64>().unwrap(), want, "{n}");
+        }
+        for n in [8_421_504, 8_421_505] {
+            let x = Tensor::full([1, n], 255, U8, &Device::cpu()) + 0u8;
+            assert_eq!(x.sum(1).to_vec::<i64>().unwrap(), [255 * n as i64]);
+            assert_eq!(x.ne(0).sum(..).to_scalar::<i64>().unwrap(), n as i64);
+        }
+    });
+}

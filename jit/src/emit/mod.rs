@@ -7,6 +7,7 @@ pub mod cuda;
 mod finished;
 mod label;
 mod moved;
+mod narrowed;
 mod reciprocal;
 mod unroll;
 mod update;

@@ -148,6 +148,68 @@ fn positions_of_extremes_along_rows() {
     }
 }
 
+// The same for columns of lengths about the chunks' of their sums: the first position stands until a better element.
+#[test]
+fn positions_of_extremes_along_columns() {
+    let mut rng = Rng::new(43);
+    for dtype in [
+        DType::F32,
+        DType::F64,
+        DType::BF16,
+        DType::I64,
+        DType::I32,
+        DType::I8,
+        DType::U8,
+        DType::Bool,
+    ] {
+        for (n, width) in [
+            (1usize, 40usize),
+            (8, 150),
+            (65, 40),
+            (1000, 67),
+            (7001, 40),
+        ] {
+            let name = dtype.name();
+            let text = format!(
+                "%0: {name}[{n}, {width}] = input 0 [{width}, 1]
+                 %1: i64[{width}] = argmax(%0) {{dims: [0], keepdim: false}}
+                 %2: i64[{width}] = argmin(%0) {{dims: [0], keepdim: false}}
+                 return %1 %2"
+            );
+            let least = match dtype {
+                DType::I8 => -128.0,
+                DType::I32 => i32::MIN.into(),
+                _ => 0.0,
+            };
+            let greatest = match dtype {
+                DType::U8 => 255.0,
+                DType::I8 => 127.0,
+                _ => 1.0,
+            };
+            let data: Vec<f64> = (0..n * width)
+                .map(|i| match i % width {
+                    0 if dtype.is_float() => f64::NEG_INFINITY,
+                    1 if dtype.is_float() => f64::INFINITY,
+                    0 => least,
+                    1 => greatest,
+                    2 => 0.0,
+                    at if at < 20 && dtype.is_float() && i / width == at * 13 % n => f64::NAN,
+                    _ => rng.between(0, 9) as f64,
+                })
+                .collect();
+            let x = ferrotrace_kernels::Array {
+                buffer: crate::common::buffer_of(&data, dtype),
+                layout: ferrotrace_runtime::Layout::contiguous([n, width].into()),
+                dtype,
+            };
+            let y = run(&text, &[x], 0.0);
+            for positions in &y {
+                assert_eq!(values(positions)[..3], [0.0; 3], "{name} {n}");
+            }
+        }
+    }
+}
+
 // Lanes beyond the row do not count, whatever is computed there; positions start where the piece does.
 #[test]
 fn positions_of_computed_values() {

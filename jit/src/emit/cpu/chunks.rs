@@ -81,8 +81,8 @@ impl Writer<'_> {
         };
         let count = extent.div_ceil(length);
         let bytes = self.all_reductions().into_iter().map(|r| {
-            let place = if r.has_position() { 8 } else { 0 };
-            panel * (lane_bytes(r.dtype) + place)
+            let place = r.has_position().then(|| lane_bytes(self.place_dtype(&r)));
+            panel * (lane_bytes(r.dtype) + place.unwrap_or(0))
         });
         (count > 1).then(|| Chunks {
             length,
@@ -105,8 +105,9 @@ impl Writer<'_> {
     pub(super) fn array_starts(&self, r: &Reduction) -> Vec<(Name, DType, Expr)> {
         let mut arrays = vec![(r.part(Part::Accumulator), r.dtype, self.identity(r))];
         if r.has_position() {
-            let unset = self.set(DType::I64, -1);
-            arrays.push((r.part(Part::Places), DType::I64, unset));
+            let dtype = self.place_dtype(r);
+            let start = if self.begins_at_first(r) { 0 } else { -1 };
+            arrays.push((r.part(Part::Places), dtype, self.set(dtype, start)));
         }
         arrays
     }
@@ -118,7 +119,7 @@ impl Writer<'_> {
         let (value, place) = parts;
         let mut at = 0;
         for r in self.all_reductions() {
-            let places = r.has_position().then_some((place, DType::I64));
+            let places = r.has_position().then(|| (place, self.place_dtype(&r)));
             for (part, dtype) in [(value, r.dtype)].into_iter().chain(places) {
                 let offset = self.param(at as i64);
                 let ty = Type::Pointer(PointerType {

@@ -175,9 +175,10 @@ impl Writer<'_> {
             return None;
         }
         let index = self.index(&e.clone());
-        let set = self.set(DType::I64, index.at(at.position));
+        let dtype = self.place_dtype(r);
+        let set = self.set(dtype, index.at(at.position));
         Some(match index.step {
-            Step::Unit => set + self.iota(DType::I64),
+            Step::Unit => set + self.iota(dtype),
             _ => set,
         })
     }

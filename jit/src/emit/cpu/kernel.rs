@@ -18,6 +18,7 @@ use crate::emit::cpu::unroll::unroll_short;
 use crate::emit::finished::{self, Built, Known, Text};
 use crate::emit::label::label;
 use crate::emit::moved::as_bits;
+use crate::emit::narrowed::narrow_sums;
 use crate::emit::reciprocal::use_reciprocals;
 use crate::emit::{Emitted, Panels, Pointer, update};
 use crate::expr::{self, Var};
@@ -112,9 +113,9 @@ struct Walked {
 }
 
 impl Walked {
-    /// Joins loops, unrolls a short one, chooses the vector axis, divides by reciprocals, and moves halves as bits.
+    /// Joins loops, unrolls a short one, sums narrow integers in 32 bits, chooses the vector axis, divides by reciprocals, and moves halves as bits.
     fn of(fused: &FusedNode, policy: &Policy) -> Walked {
-        let mut node = unroll_short(merge_loops(fused.clone()), policy);
+        let mut node = narrow_sums(unroll_short(merge_loops(fused.clone()), policy));
         let ordered = node.is_ordered();
         if node.red.is_empty() {
             // Without columns the last row variable is the vector axis.

@@ -107,6 +107,7 @@ pub(super) fn lanes(
     let computed = || stages.row.iter().flatten().chain(in_loops.clone()).copied();
     let vectors = |&v: &Value| differ[v as usize] || node.body.value(v).dtype != DType::I64;
     let as_vectors = read_as_vectors(node);
+    let is_row = (along.0 as usize) < node.iter.len();
     let size = |v: &Value| {
         let value = node.body.value(*v);
         match (&value.op, value.dtype) {
@@ -127,6 +128,8 @@ pub(super) fn lanes(
                 }
             }
             (BodyOp::Check { .. }, _) => 8,
+            // Its accumulators are narrow; its results alone are not.
+            (BodyOp::Reduce { .. }, DType::I64) if is_row && short_positions(node, *v) => 4,
             (_, DType::Bool) => 4,
             (_, dtype) => dtype.compute().size().max(4),
         }
@@ -144,6 +147,21 @@ pub(super) fn lanes(
         few
     } else {
         widest
+    }
+}
+
+/// Whether a value is the position of an extreme, and all positions fit into 32 bits.
+pub(super) fn short_positions(node: &FusedNode, v: Value) -> bool {
+    match &node.body.value(v).op {
+        BodyOp::Reduce {
+            kind: ReduceKind::ArgMax | ReduceKind::ArgMin,
+            position: Some(position),
+            ..
+        } => {
+            let range = position.range(&node.extents()[..]);
+            range.low >= 0 && range.high <= i64::from(i32::MAX)
+        }
+        _ => false,
     }
 }
 
@@ -176,9 +194,13 @@ fn narrow_lanes(
         BodyOp::Reduce { .. } => true,
         _ => false,
     };
-    // Reductions of integers have wider accumulators.
+    // Sums of integers have wider accumulators, and positions are wider.
     let is_narrow = |op: &BodyOp| match op {
-        BodyOp::Reduce { kind, .. } => !is_row && matches!(kind, ReduceKind::Any | ReduceKind::All),
+        BodyOp::Reduce { kind, .. } => match kind {
+            ReduceKind::Any | ReduceKind::All => true,
+            ReduceKind::Max | ReduceKind::Min => is_row,
+            _ => false,
+        },
         _ => true,
     };
     let stored = node.stores.iter().all(|s| follows(node.place(s)));

@@ -9,7 +9,7 @@ use crate::emit::cpu::reduce::Reduction;
 use crate::emit::cpu::reduce::totals::{RUN, turn_of};
 use crate::emit::cpu::stage::Loop;
 use crate::emit::cpu::value::{At, COLUMN, COUNT};
-use crate::kernel::ir::{Block, Copy, Expr, Local, Name, Part, Stmt, Type, ValueType};
+use crate::kernel::ir::{Block, Copy, Expr, Function, Local, Name, Part, Stmt, Type, ValueType};
 use ferrotrace_runtime::DType;
 use std::collections::BTreeSet;
 
@@ -113,11 +113,16 @@ impl Writer<'_> {
         let k = self.vector_of_block();
         if matches!(self.node.body.value(v).op, BodyOp::Reduce { .. }) {
             let ty = self.vector_type(self.node.body.value(v).dtype);
-            let part = match self.reduction(v).has_position() {
-                true => Part::Places,
-                false => Part::Accumulator,
+            let r = self.reduction(v);
+            let of = |part| Expr::from(Name::of(part, v)).element(k.clone());
+            let result = match (r.has_position(), self.place_dtype(&r)) {
+                (false, _) => of(Part::Accumulator),
+                (true, DType::I64) => of(Part::Places),
+                (true, dtype) => {
+                    let cast = Function::Cast(dtype, DType::I64, self.lanes as u16);
+                    Expr::call(cast, [of(Part::Places)])
+                }
             };
-            let result = Expr::from(Name::of(part, v)).element(k.clone());
             out.push(Stmt::constant(Name::of(Part::Result, v), ty, result));
         }
         self.statement(out, v, at);
@@ -331,7 +336,7 @@ impl Writer<'_> {
             ends.push(Stmt::assign(all, end));
             if r.has_position() {
                 let (places, all) = (register(Part::Places), kept(Part::Places));
-                let ty = self.vector_type(DType::I64);
+                let ty = self.vector_type(self.place_dtype(&r));
                 out.push(Stmt::variable(places, ty, all.clone()));
                 ends.push(Stmt::assign(all, places));
             }

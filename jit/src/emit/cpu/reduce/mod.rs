@@ -9,6 +9,8 @@ pub(in crate::emit::cpu) mod totals;
 
 use crate::body::{BodyOp, Value};
 use crate::emit::cpu::kernel::Writer;
+use crate::emit::cpu::lanes::short_positions;
+use crate::expr::{self, Term};
 use crate::kernel::ir::{
     Axis, Block, Expr, Function, Infix, Local, Loop, Name, Part, Prefix, Stmt, Type, ValueType,
 };
@@ -81,6 +83,14 @@ impl Reduction {
         }
     }
 
+    /// Whether one number is worse than another or equal.
+    fn no_better(&self) -> BinaryOp {
+        match self.kind {
+            ReduceKind::ArgMax => BinaryOp::Le,
+            _ => BinaryOp::Ge,
+        }
+    }
+
     /// The support function that is the greater or the lesser of two numbers.
     pub fn extreme_of(&self) -> &'static str {
         match self.kind {
@@ -113,6 +123,29 @@ impl Writer<'_> {
             },
             _ => unreachable!("only reductions are asked for"),
         }
+    }
+
+    /// The dtype of the positions beside accumulators.
+    pub(in crate::emit::cpu) fn place_dtype(&self, r: &Reduction) -> DType {
+        match self.outer && short_positions(self.node, r.id) {
+            true => DType::I32,
+            false => DType::I64,
+        }
+    }
+
+    /// Whether the first element that an accumulator takes is at position 0, which then stands for all before a better one.
+    /// A lane of columns need not take any.
+    pub(in crate::emit::cpu) fn begins_at_first(&self, r: &Reduction) -> bool {
+        let rows = self.node.iter.len();
+        let BodyOp::Reduce { position, .. } = &self.node.body.value(r.id).op else {
+            return false;
+        };
+        let first = |e: &expr::Expr| {
+            let is_column =
+                |(term, _): &(Term, i64)| matches!(term, Term::Var(v) if v.0 as usize >= rows);
+            e.constant() == 0 && e.terms().iter().all(is_column)
+        };
+        self.outer && position.as_ref().is_some_and(first)
     }
 
     /// A vector of the reduction's identity.
@@ -172,21 +205,26 @@ impl Writer<'_> {
             };
             return Stmt::assign(acc, next);
         };
-        let mut better = self.binary(r.comparison().0, r.dtype, v.clone(), acc.clone());
-        if r.dtype.is_float() {
-            let nan = self.unary(UnaryOp::IsNan, r.dtype, v.clone());
-            let held = self.unary(UnaryOp::IsNan, r.dtype, acc.clone());
-            better = better | (nan & complement(held));
+        let compare = |op| self.binary(op, r.dtype, v.clone(), acc.clone());
+        let mut take = match r.dtype.is_float() {
+            false => compare(r.comparison().0),
+            true => {
+                // NaN is no worse than what is held.
+                let held = self.unary(UnaryOp::IsNan, r.dtype, acc.clone());
+                complement(compare(r.no_better())) & complement(held)
+            }
+        };
+        let dtype = self.place_dtype(r);
+        if !self.begins_at_first(r) {
+            let zeros = Expr::Zeros.cast(self.vector_type(dtype));
+            take = take | self.binary(BinaryOp::Lt, dtype, places.clone(), zeros);
         }
-        let zeros = Expr::Zeros.cast(self.vector_type(DType::I64));
-        let unset = self.binary(BinaryOp::Lt, DType::I64, places.clone(), zeros);
-        let mut take = better | unset;
         if let Some(m) = lanes {
             take = take & self.live_lanes(m);
         }
         let mask = r.part(Part::Better);
         let value = self.support("sel", r.dtype, [mask.into(), v, acc.clone()]);
-        let place = self.support("sel", DType::I64, [mask.into(), at, places.clone()]);
+        let place = self.support("sel", dtype, [mask.into(), at, places.clone()]);
         Stmt::Scope(Block::from([
             Stmt::constant(mask, self.vector_type(DType::Bool), take),
             Stmt::assign(acc, value),
