@@ -26,15 +26,16 @@ struct Times {
     operation: u64,
     /// An operation of sizes that were not met, which a device has a plan for.
     unmet: u64,
-    /// Bytes that an operation reads or writes in a nanosecond that moves elements or is light, and elements that another
-    /// does. Fusion saves that;
+    /// Bytes that an operation reads or writes in a nanosecond that moves elements, is light, or is a reduction, and elements
+    /// that another does. Fusion saves that;
     /// products, windows and sorts take as long in a plan.
     bytes: u64,
     elements: u64,
-    /// A plan, and what each of its operations and each composite adds to that.
+    /// A plan, and what each of its operations adds to that, each reduction too, and each that is defined by others.
     plan: u64,
     planned: u64,
-    composite: u64,
+    reduction: u64,
+    definition: u64,
 }
 
 /// Two threads of an x86-64 processor of 2024, data in its caches: programs of 1 to 6 operations over 100 to 10⁶ elements.
@@ -45,7 +46,8 @@ const CPU: Times = Times {
     elements: 4,
     plan: 20_000,
     planned: 5_000,
-    composite: 60_000,
+    reduction: 30_000,
+    definition: 70_000,
 };
 
 /// An H100; programs of 2 to 100 operations.
@@ -56,7 +58,8 @@ const DEVICE: Times = Times {
     elements: 250,
     plan: 100_000,
     planned: 40_000,
-    composite: 0,
+    reduction: 0,
+    definition: 0,
 };
 
 impl Times {
@@ -78,6 +81,7 @@ impl Times {
             Class::Library | Class::Window => self.operation,
             Class::Create | Class::Arrange => work(self.bytes, DType::size),
             Class::Pointwise if op.entry().is_light() => work(self.bytes, DType::size),
+            Class::Reduce if op.as_composite().is_none() => work(self.bytes, DType::size),
             _ => work(self.elements, |_| 1),
         }
     }
@@ -86,10 +90,11 @@ impl Times {
     fn plan(&self, form: &Form) -> u64 {
         let operation = |node: &FormNode| {
             let op = node.kind.op();
-            match (op.is_view(), op.as_composite()) {
-                (true, _) => 0,
-                (false, None) => self.planned,
-                (false, Some(_)) => self.planned + self.composite,
+            match (op.class(), op.as_composite()) {
+                (Class::View, _) => 0,
+                (Class::Reduce, None) => self.planned + self.reduction,
+                (Class::Reduce, Some(_)) => self.planned + self.reduction + self.definition,
+                _ => self.planned,
             }
         };
         self.plan + form.nodes.iter().map(operation).sum::<u64>()
