@@ -43,6 +43,7 @@ impl Input {
 type Case = (&'static str, &'static [Input], fn(&[Tensor]) -> Tensor);
 
 const BYTES: Input = Small(DType::U8, &[400, 500]);
+const MANY_BYTES: Input = Small(DType::U8, &[1024, 1024]);
 const FLOATS: Input = Floats(&[400, 500]);
 
 const CASES: &[Case] = &[
@@ -73,6 +74,23 @@ const CASES: &[Case] = &[
     ("kept_where_true", &[Truths(&[400, 500]), FLOATS], |v| {
         v[0].where_cond(&v[1], 0.0)
     }),
+    ("sum_of_bytes", &[MANY_BYTES], |v| v[0].sum(1)),
+    ("count_of_truths", &[Truths(&[1024, 1024])], |v| {
+        v[0].sum(..)
+    }),
+    ("places_in_columns", &[Floats(&[1024, 1024])], |v| {
+        v[0].argmax(0)
+    }),
+    ("greatest_in_columns", &[MANY_BYTES], |v| v[0].max(0)),
+    ("remainders_of_bytes", &[MANY_BYTES], |v| v[0].remainder(7)),
+    (
+        "quotients_of_shorts",
+        &[
+            Small(DType::I16, &[1024, 1024]),
+            Small(DType::I16, &[1024, 1024]),
+        ],
+        |v| v[0].floor_divide(&(&v[1] + 1i16)),
+    ),
     (
         "integers_below",
         &[Below(100, &[400, 500]), Below(100, &[400, 500])],

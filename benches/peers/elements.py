@@ -13,6 +13,7 @@ torch.manual_seed(0)
 floats = lambda *shape: torch.randn(shape)
 below = lambda n, *shape: torch.randint(0, n, shape)
 bytes_ = lambda: torch.randint(0, 250, (400, 500)).to(torch.uint8)
+many_bytes = lambda: torch.randint(0, 250, (1024, 1024)).to(torch.uint8)
 truths = lambda: torch.randn(400, 500) > 0
 
 CASES = {
@@ -25,6 +26,15 @@ CASES = {
     "truths_by_rows": ([truths()], lambda x: x.sum(1)),
     "any_by_columns": ([truths()], lambda x: x.any(0)),
     "kept_where_true": ([truths(), floats(400, 500)], lambda c, x: torch.where(c, x, 0.0)),
+    "sum_of_bytes": ([many_bytes()], lambda x: x.sum(1)),
+    "count_of_truths": ([torch.randn(1024, 1024) > 0], lambda x: x.sum()),
+    "places_in_columns": ([floats(1024, 1024)], lambda x: x.argmax(0)),
+    "greatest_in_columns": ([many_bytes()], lambda x: x.amax(0)),
+    "remainders_of_bytes": ([many_bytes()], lambda x: x.remainder(7)),
+    "quotients_of_shorts": (
+        [many_bytes().short(), many_bytes().short()],
+        lambda x, y: x.floor_divide(y + 1),
+    ),
     "integers_below": ([below(100, 400, 500), below(100, 400, 500)], lambda x, y: x < y),
     "classes_summed": (
         [below(40, 5000), floats(5000, 40)],

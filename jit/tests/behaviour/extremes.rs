@@ -148,7 +148,7 @@ fn positions_of_extremes_along_rows() {
     }
 }
 
-// The same for columns of lengths about the chunks' of their sums: the first position stands until a better element.
+// ir R3 for columns, of which the longest are cut into chunks: the first position stands until a better element.
 #[test]
 fn positions_of_extremes_along_columns() {
     let mut rng = Rng::new(43);

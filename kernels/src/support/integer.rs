@@ -134,34 +134,56 @@ fn c_scalar(dtype: DType) -> &'static str {
     }
 }
 
-/// A function of a quotient, of vectors: doubles divide integers below 2⁵³, for the rounded quotient of such is an integer
-/// only where the exact one is. `result` is an expression of the truncated quotient `q`, 0 for a divisor of 0, the rest
-/// `m`, and `down`, −1 where the floor lies below `q`. Other integers and few lanes take `body`, lane by lane.
+/// A function of a quotient, of vectors: floats divide integers below 2¹⁶ and doubles those below 2⁵³, for the rounded
+/// quotient of such is an integer only where the exact one is. `result` is an expression of the truncated quotient `q`, 0
+/// for a divisor of 0, the rest `m`, and `down`, −1 where the floor lies below `q`. Other integers and few lanes take `body`,
+/// lane by lane.
 fn divided(name: &str, dtype: DType, lanes: usize, body: &str, result: &str) -> Definition {
     let mut definition = lanewise(name, dtype, lanes, body);
-    if lanes < 4 || dtype.size() < 4 {
+    if lanes < 4 {
         return definition;
     }
+    let (within, float) = match dtype {
+        DType::I64 => (DType::I64, "f64"),
+        DType::I32 => (DType::I32, "f64"),
+        _ => (DType::I32, "f32"),
+    };
+    let ty = format!("{}x{lanes}", within.name());
     let quotient = format!(
         "T none = (T)(b == 0), minus = (T)(b == -1), y = (b | none | minus) & ~((none | minus) & -2);\n  \
-         T q = __builtin_convertvector(__builtin_convertvector(a, f64x{lanes}) / __builtin_convertvector(y, f64x{lanes}), T);\n  \
+         T q = __builtin_convertvector(__builtin_convertvector(a, {float}x{lanes}) / __builtin_convertvector(y, {float}x{lanes}), T);\n  \
          q = ((q ^ minus) - minus) & ~none;\n  \
-         T m = a - q * b, down = (T)(m != 0) & ~none & ((a ^ b) >> {});\n  return {result};\n",
-        dtype.size() * 8 - 1
+         T m = a - q * b, down = (T)(m != 0) & ~none & ((a ^ b) >> {});\n",
+        within.size() * 8 - 1
     );
-    let ty = format!("{}x{lanes}", dtype.name());
     let (head, rest) = definition.text.split_once('\n').unwrap_or_default();
-    let text = if dtype == DType::I32 {
-        definition.deps.push(need("types", lanes));
-        format!("{head}\n  {quotient}}}\n")
-    } else {
-        definition.deps.push(need("ft_any_i64", lanes));
-        let far = |x: &str| format!("(T)((u64x{lanes})({x} + (1L << 53)) > (1UL << 54))");
-        format!(
-            "{head}\n#if defined(FT_AVX512)\n  if (!ft_any_i64x{lanes}({} | {})) {{\n  {quotient}  }}\n#endif\n{rest}",
-            far("a"),
-            far("b")
-        )
+    let text = match dtype {
+        DType::I64 => {
+            definition.deps.push(need("ft_any_i64", lanes));
+            let far = |x: &str| format!("(T)((u64x{lanes})({x} + (1L << 53)) > (1UL << 54))");
+            format!(
+                "{head}\n#if defined(FT_AVX512)\n  if (!ft_any_i64x{lanes}({} | {})) {{\n  {quotient}  return {result};\n  \
+                 }}\n#endif\n{rest}",
+                far("a"),
+                far("b")
+            )
+        }
+        DType::I32 => format!("{head}\n  {quotient}  return {result};\n}}\n"),
+        narrow => {
+            let (wider, back) = (
+                format!("ft_cast_{narrow}_i32"),
+                format!("ft_cast_i32_{narrow}"),
+            );
+            let head = head.replace(" a,", " given,").replace(" b)", " by)");
+            let text = format!(
+                "{head}\n  T a = {wider}x{lanes}(given), b = {wider}x{lanes}(by);\n  {quotient}  \
+                 return {back}x{lanes}({result});\n}}\n"
+            );
+            definition
+                .deps
+                .extend([need(&wider, lanes), need(&back, lanes)]);
+            text
+        }
     };
     definition.text = text
         .replace("T ", &format!("{ty} "))

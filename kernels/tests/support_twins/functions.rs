@@ -364,14 +364,49 @@ fn quotients() {
     if setups().is_empty() {
         return;
     }
+    check!(i16, i16::MAX - 1);
     check!(i32, i32::MAX - 1);
     check!(i64, (1i64 << 53) - 1);
     // As many lanes at once as a processor divides integers: no division is left in the text but where doubles end.
     for name in ["floor_divide", "remainder", "fmod"] {
-        let needs = [need(&format!("ft_{name}_i32"), 8)].into();
-        let text: String = parts(&needs).into_iter().map(|part| part.text).collect();
-        assert!(!text.contains(" % "), "{text}");
+        for dtype in ["u8", "i8", "i16", "i32"] {
+            let needs = [need(&format!("ft_{name}_{dtype}"), 8)].into();
+            let text: String = parts(&needs).into_iter().map(|part| part.text).collect();
+            assert!(!text.contains(" % "), "{text}");
+        }
     }
+}
+
+/// Every quotient of two bytes.
+#[test]
+fn quotients_of_bytes() {
+    macro_rules! check {
+        ($t:ty) => {{
+            let libraries_ = libraries_of_integers::<$t>(|n| operators(<$t>::DTYPE, n, true));
+            let all = || <$t>::MIN..=<$t>::MAX;
+            let x: Vec<$t> = all().flat_map(|x| all().map(move |_| x)).collect();
+            let y: Vec<$t> = all().flat_map(|_| all()).collect();
+            let twins: [Binary<$t, $t>; 3] = [
+                (BinaryOp::FloorDiv, |x, y| {
+                    apply(|x: $t, y| Integer::floor_divide(x, y), x, y)
+                }),
+                (BinaryOp::Mod, |x, y| {
+                    apply(|x: $t, y| Integer::remainder(x, y), x, y)
+                }),
+                (BinaryOp::Fmod, |x, y| {
+                    apply(|x: $t, y| Integer::fmod(x, y), x, y)
+                }),
+            ];
+            for twin in twins {
+                check_binary(&libraries_, &x, &y, twin);
+            }
+        }};
+    }
+    if setups().is_empty() {
+        return;
+    }
+    check!(i8);
+    check!(u8);
 }
 
 #[test]
