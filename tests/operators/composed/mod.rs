@@ -6,6 +6,7 @@ mod joins;
 mod losses;
 mod operators;
 mod order;
+mod picked;
 mod random;
 mod series;
 mod shapes;

@@ -1,6 +1,7 @@
 //! Joining tensors, and cutting one into several.
 
 mod stacks;
+mod tuples;
 
 use crate::args::{Dim, TensorLike, borrowed};
 use crate::{Input, Tensor};

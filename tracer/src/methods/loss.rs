@@ -1,5 +1,6 @@
 //! Losses, each the mean over all elements (or samples): a 0-d tensor.
 
+mod classes;
 mod ctc;
 mod likelihoods;
 mod margins;

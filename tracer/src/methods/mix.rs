@@ -81,19 +81,28 @@ impl Tensor {
         Tensor::record_as("masked_fill", Op::Where, &inputs)
     }
 
-    /// min(max(x, lo), hi); NaN stays, and `hi` wins where `lo > hi`. Limits that the result's dtype cannot hold are an
-    /// error, but those of integers on the side on which they change nothing.
+    /// min(max(x, lo), hi); NaN stays, and `hi` wins where `lo > hi`. Limits are numbers or tensors, with which x broadcasts and
+    /// promotes; a limit that is NaN gives NaN. Numbers that the result's dtype cannot hold are an error, but those of integers
+    /// on the side on which they change nothing. The gradient of a tensor that is a limit is that of [`maximum`](Tensor::maximum) and
+    /// [`minimum`](Tensor::minimum): equals share it.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
     /// let x = Tensor::from_slice(&[-2.0, 0.5], 2, &Device::cpu());
     /// assert_eq!(x.clamp(-1, 1.0).to_vec::<f64>()?, [-1.0, 0.5]);
+    /// let most = Tensor::from_slice(&[-3.0, 0.0], 2, &Device::cpu());
+    /// assert_eq!(x.clamp(-1, most).to_vec::<f64>()?, [-3.0, 0.0]);
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn clamp(&self, lo: impl Into<Scalar>, hi: impl Into<Scalar>) -> Tensor {
-        let limits = attempt!("clamp", self.limits(Some(lo.into()), Some(hi.into())), self);
-        self.composite(Composite::Clamp, &limits)
+    pub fn clamp<'a, 'b>(&self, lo: impl Into<Operand<'a>>, hi: impl Into<Operand<'b>>) -> Tensor {
+        let (lo, hi) = (lo.into(), hi.into());
+        if let (Some(lo), Some(hi)) = (number_of(&lo), number_of(&hi)) {
+            let limits = attempt!("clamp", self.limits(Some(lo), Some(hi)), self);
+            return self.composite(Composite::Clamp, &limits);
+        }
+        let raised = self.maximum(lo).called("clamp", &[self]);
+        raised.minimum(hi).called("clamp", &[self])
     }
 
     /// max(x, v); NaN stays.

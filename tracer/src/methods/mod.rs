@@ -35,7 +35,7 @@ use ferrotrace_runtime::{DType, Error, Result, Scalar};
 
 /// The value of a `Result`, or a return from the method with a tensor that carries the error.
 macro_rules! attempt {
-    ($name:literal, $result:expr $(, $tensor:expr)*) => {
+    ($name:expr, $result:expr $(, $tensor:expr)*) => {
         match $result {
             Ok(value) => value,
             Err(error) => return Tensor::failed($name, error, &[$($tensor),*]),
@@ -45,7 +45,7 @@ macro_rules! attempt {
 
 /// [`attempt`] in a method with two results: both carry the error.
 macro_rules! attempt_both {
-    ($name:literal, $result:expr, $tensor:expr) => {
+    ($name:expr, $result:expr, $tensor:expr) => {
         match $result {
             Ok(value) => value,
             Err(error) => {

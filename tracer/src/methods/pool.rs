@@ -4,6 +4,7 @@ mod adaptive;
 mod grid;
 mod powers;
 mod resample;
+mod unpool;
 mod windows;
 
 use ferrotrace_kernels::op::AdaptiveAvgPool;

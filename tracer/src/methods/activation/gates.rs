@@ -19,6 +19,46 @@ impl Tensor {
         }
     }
 
+    /// A sample of the Gumbel-softmax distribution of logits along a dimension ([Jang et al. 2016](https://arxiv.org/abs/1611.01144)):
+    /// the softmax at temperature `tau` of the logits with Gumbel noise. `hard` gives the most likely class alone, 1 among zeros,
+    /// with the gradient of the soft sample. A temperature that is not positive is an error.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let logits = Tensor::zeros([4, 3], DType::F32, &Device::cpu());
+    /// let drawn = logits.gumbel_softmax(0.5, true, 1);
+    /// assert_eq!(drawn.sum(1).to_vec::<f32>()?, [1.0; 4]);
+    /// assert_eq!(drawn.max(1).to_vec::<f32>()?, [1.0; 4]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn gumbel_softmax(&self, tau: f64, hard: bool, dim: impl Into<Dim>) -> Tensor {
+        let drawn = self.gumbel(tau, hard, dim.into());
+        attempt!("gumbel_softmax", drawn, self).called("gumbel_softmax", &[self])
+    }
+
+    #[track_caller]
+    fn gumbel(&self, tau: f64, hard: bool, dim: Dim) -> Result<Tensor> {
+        let x = self.as_floats("gumbel_softmax")?;
+        let dim = dim.wrap_along(x.rank())?;
+        if tau.is_nan() || tau <= 0.0 {
+            let why = format!("the temperature is {tau}: it must be positive");
+            return Err(Error::argument(why));
+        }
+        // A uniform number of 0 has no logarithm.
+        let uniform = x.rand_like().clamp_min(f64::from(f32::MIN_POSITIVE));
+        let noise = -(-uniform.log()).log();
+        let soft = ((x + noise) / tau).softmax(dim);
+        if !hard {
+            return Ok(soft.to_dtype(self.dtype()));
+        }
+        let best = soft.detach().argmax_keepdim(dim);
+        let one = Tensor::ones_like(&best).to_dtype(soft.dtype());
+        let chosen = soft.detach().zeros_like().scatter(dim, &best, &one);
+        // The difference of the soft sample and itself is 0, and has its gradient.
+        Ok((chosen + (&soft - soft.detach())).to_dtype(self.dtype()))
+    }
+
     /// The gated linear unit: the first half of a dimension times the sigmoid of the second, of floats
     /// ([Dauphin et al. 2016](https://arxiv.org/abs/1612.08083)). A dimension of an odd size is an error.
     ///

@@ -5,10 +5,40 @@ use crate::args::{Dim, Operand};
 use crate::{Input, Tensor};
 use ferrotrace_kernels::Op;
 use ferrotrace_kernels::op::{Flatten, Gather, IndexPut, Squeeze, Unsqueeze};
-use ferrotrace_runtime::{Error, Result, Shape};
+use ferrotrace_runtime::{DType, Error, Result, Shape};
 use smallvec::SmallVec;
 
 impl Tensor {
+    /// The positions in a tensor of this shape of elements that are numbered in row-major order: an `I64` tensor for each
+    /// dimension. Negative numbers count from the end.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let at = Tensor::from_slice(&[5i64, -1], 2, &Device::cpu()).unravel_index([2, 4]);
+    /// assert_eq!(at[0].to_vec::<i64>()?, [1, 1]);
+    /// assert_eq!(at[1].to_vec::<i64>()?, [1, 3]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn unravel_index(&self, shape: impl AsRef<[usize]>) -> Vec<Tensor> {
+        let mut step = 1i64;
+        let mut at: Vec<Tensor> = Vec::new();
+        for &size in shape.as_ref().iter().rev() {
+            let size = size as i64;
+            let along = match self.dtype().is_int() {
+                true => self.to_dtype(DType::I64).floor_divide(step).remainder(size),
+                false => {
+                    let error = Error::untaken("unravel_index", self.dtype(), DType::I64);
+                    Tensor::failed("unravel_index", error, &[self])
+                }
+            };
+            at.push(along.called("unravel_index", &[self]));
+            step = step.saturating_mul(size.max(1));
+        }
+        at.reverse();
+        at
+    }
+
     /// [`gather`](Tensor::gather) with this tensor and the index broadcast against each other outside `dim`: with what
     /// `argsort` or `argmax_keepdim` give, what these found.
     ///

@@ -172,6 +172,41 @@ impl Tensor {
         )
     }
 
+    /// The logarithm of the determinant of square matrices: `[.., n, n]` of `F32` or `F64` gives `[..]`; −∞ where it is 0, NaN
+    /// where it is negative.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let a = Tensor::from_slice(&[1e200, 0.0, 0.0, 1e200], [2, 2], &Device::cpu());
+    /// assert!((a.logdet().to_scalar::<f64>()? - 400.0 * 10f64.ln()).abs() < 1e-9);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn logdet(&self) -> Tensor {
+        let (signs, pivots) = attempt!("logdet", self.pivots("logdet"), self);
+        let sign = signs.prod(-1) * pivots.sign().prod(-1);
+        let log = pivots.abs().log().sum(-1);
+        let logdet = sign.lt(0.0).where_cond(f64::NAN, &log);
+        logdet.called("logdet", &[self])
+    }
+
+    /// The inverse of each matrix whose Cholesky factor, lower triangular, this is: `[.., n, n]` of `F32` or `F64`.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let a = Tensor::from_slice(&[4.0, 2.0, 2.0, 5.0], [2, 2], &Device::cpu());
+    /// let inverse = a.cholesky().cholesky_inverse();
+    /// assert!(inverse.allclose(&a.inverse(), 1e-12, 1e-12)?);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn cholesky_inverse(&self) -> Tensor {
+        const NAME: &str = "cholesky_inverse";
+        let [_, n] = attempt!(NAME, self.matrices(NAME), self).extents();
+        let one = Tensor::eye(n, self.dtype(), &self.device());
+        self.cholesky_solve(&one).called(NAME, &[self])
+    }
+
     /// −1 for each exchange of rows and 1 for other steps of the elimination, and the pivots.
     #[track_caller]
     fn pivots(&self, name: &'static str) -> Result<(Tensor, Tensor)> {

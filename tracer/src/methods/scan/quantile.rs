@@ -32,46 +32,134 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn median(&self, dim: impl Into<Dim>) -> (Tensor, Tensor) {
-        let (values, at) = attempt_both!("median", self.middle(dim.into(), false), self);
-        (
-            values.called("median", &[self]),
-            at.called("median", &[self]),
-        )
+        self.picked("median", dim.into(), false, Tensor::middle)
     }
 
     /// As [`median`](Tensor::median), the dimension staying with size 1.
     #[track_caller]
     pub fn median_keepdim(&self, dim: impl Into<Dim>) -> (Tensor, Tensor) {
-        let (values, at) = attempt_both!("median", self.middle(dim.into(), true), self);
-        (
-            values.called("median", &[self]),
-            at.called("median", &[self]),
-        )
+        self.picked("median", dim.into(), true, Tensor::middle)
+    }
+
+    /// The [`median`](Tensor::median) of the elements that are not NaN; of none, NaN.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[f64::NAN, 1.0, 9.0, 2.0], 4, &Device::cpu());
+    /// let (values, indices) = x.nanmedian(0);
+    /// assert_eq!((values.to_scalar::<f64>()?, indices.to_scalar::<i64>()?), (2.0, 3));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn nanmedian(&self, dim: impl Into<Dim>) -> (Tensor, Tensor) {
+        self.picked("nanmedian", dim.into(), false, Tensor::middle_of_numbers)
+    }
+
+    /// As [`nanmedian`](Tensor::nanmedian), the dimension staying with size 1.
+    #[track_caller]
+    pub fn nanmedian_keepdim(&self, dim: impl Into<Dim>) -> (Tensor, Tensor) {
+        self.picked("nanmedian", dim.into(), true, Tensor::middle_of_numbers)
+    }
+
+    /// The value along a dimension that is there most often, the least of several, and where it is for the last time (`I64`). NaN
+    /// equals nothing. Bools and a dimension of size 0 are errors. The gradient goes to the element at the position.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[3, 1, 3, 1, 2], 5, &Device::cpu());
+    /// let (values, indices) = x.mode(0);
+    /// assert_eq!((values.to_scalar::<i32>()?, indices.to_scalar::<i64>()?), (1, 3));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn mode(&self, dim: impl Into<Dim>) -> (Tensor, Tensor) {
+        self.picked("mode", dim.into(), false, Tensor::most_frequent)
+    }
+
+    /// As [`mode`](Tensor::mode), the dimension staying with size 1.
+    #[track_caller]
+    pub fn mode_keepdim(&self, dim: impl Into<Dim>) -> (Tensor, Tensor) {
+        self.picked("mode", dim.into(), true, Tensor::most_frequent)
+    }
+
+    /// What is at the position that `place` gives along a dimension, and the position.
+    #[track_caller]
+    fn picked(
+        &self,
+        name: &'static str,
+        dim: Dim,
+        keepdim: bool,
+        place: impl Fn(&Tensor, usize) -> Tensor,
+    ) -> (Tensor, Tensor) {
+        let (values, at) = attempt_both!(name, self.pick(name, dim, keepdim, place), self);
+        (values.called(name, &[self]), at.called(name, &[self]))
+    }
+
+    /// The position of the lower middle one of the numbers along a dimension.
+    #[track_caller]
+    fn middle_of_numbers(&self, dim: usize) -> Tensor {
+        // NaN sorts behind all numbers.
+        let order = self.argsort(dim, false);
+        if !self.dtype().is_float() {
+            return order.narrow(dim, (self.shape()[dim] as isize - 1) / 2, 1);
+        }
+        let counts = self.isnan().logical_not().sum_keepdim(dim);
+        order.gather(dim, &(counts - 1).clamp_min(0).floor_divide(2))
+    }
+
+    /// The position of the last of the most frequent values along a dimension.
+    #[track_caller]
+    fn most_frequent(&self, dim: usize) -> Tensor {
+        let (sorted, order) = self.sort(dim, false);
+        let n = self.shape()[dim];
+        let place = Tensor::arange(0, n, 1, DType::I64, &self.device());
+        let place = place.reshape(self.line(dim, n)).expand(self.shape());
+        let differs = sorted
+            .narrow(dim, 1, n - 1)
+            .ne(sorted.narrow(dim, 0, n - 1));
+        let first = Tensor::ones_like(&place.narrow(dim, 0, 1)).ne(0);
+        let begins = Tensor::cat([first, differs], dim);
+        let begin = begins.where_cond(&place, 0).cummax(dim).0;
+        let longest = (place - begin).argmax_keepdim(dim);
+        order.gather(dim, &longest)
     }
 
     #[track_caller]
-    fn middle(&self, dim: Dim, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    fn pick(
+        &self,
+        name: &str,
+        dim: Dim,
+        keepdim: bool,
+        place: impl Fn(&Tensor, usize) -> Tensor,
+    ) -> Result<(Tensor, Tensor)> {
         let (x, dim) = self.row_along(dim)?;
         let dtype = x.dtype();
         if dtype == DType::Bool {
-            return Err(Error::untaken("median", dtype, DType::U8));
+            return Err(Error::untaken(name, dtype, DType::U8));
         }
-        let n = x.shape()[dim];
-        if n == 0 {
+        if x.shape()[dim] == 0 {
             let why = format!("dimension {dim} of {} has no elements", x.shape());
             return Err(Error::shape(why));
         }
-        let mut at = x.argsort(dim, false).narrow(dim, (n as isize - 1) / 2, 1);
-        if dtype.is_float() {
-            let is_nan = x.isnan();
-            let first = is_nan.to_dtype(DType::I64).argmax_keepdim(dim);
-            at = is_nan.any_keepdim(dim).where_cond(&first, &at);
-        }
+        let at = place(&x, dim);
         let values = x.gather(dim, &at);
         match keepdim && self.rank() > 0 {
             true => Ok((values, at)),
             false => Ok((values.squeeze(dim), at.squeeze(dim))),
         }
+    }
+
+    /// The position of the lower middle one of the elements along a dimension, or of the first NaN.
+    #[track_caller]
+    fn middle(&self, dim: usize) -> Tensor {
+        let n = self.shape()[dim] as isize;
+        let at = self.argsort(dim, false).narrow(dim, (n - 1) / 2, 1);
+        if !self.dtype().is_float() {
+            return at;
+        }
+        let is_nan = self.isnan();
+        let first = is_nan.to_dtype(DType::I64).argmax_keepdim(dim);
+        is_nan.any_keepdim(dim).where_cond(&first, &at)
     }
 
     /// The tensor, a number as a row of one, and the dimension.
