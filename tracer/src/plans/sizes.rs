@@ -27,8 +27,7 @@ struct Times {
     /// An operation of sizes that were not met, which a device has a plan for.
     unmet: u64,
     /// Bytes that an operation reads or writes in a nanosecond that moves elements, is light, or is a reduction, and elements
-    /// that another does. Fusion saves that;
-    /// products, windows and sorts take as long in a plan.
+    /// that another does. Fusion saves that; products, windows and sorts take as long in a plan.
     bytes: u64,
     elements: u64,
     /// A plan, and what each of its operations adds to that, each reduction too, and each that is defined by others.

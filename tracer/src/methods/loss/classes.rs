@@ -69,7 +69,7 @@ impl Tensor {
     /// # use ferrotrace_tracer::prelude::*;
     /// let x = Tensor::zeros([2, 3], DType::F64, &Device::cpu());
     /// let losses = x.multilabel_soft_margin_loss_reduced(&x, Reduction::None);
-    /// assert_eq!(losses.sizes()[..], [2]);
+    /// assert_eq!(losses.dims(), [2]);
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
