@@ -1,5 +1,6 @@
 //! Comparisons of elements of eight bytes, as masks of 32 bits: register by register, since gcc 12 compares one element after
-//! another where a vector is wider than a register.
+//! another where a vector is wider than a register. Those of extremes are masks as wide as the elements, which choose among
+//! them without conversion.
 
 use super::{Definition, Entry, SCALAR, mask, need, scalar_type};
 use ferrotrace_runtime::DType;
@@ -61,9 +62,47 @@ fn definition(name: &str, dtype: DType, operator: &str, lanes: usize) -> Definit
     Definition { deps, text }
 }
 
+/// Whether an element is to replace the extreme held: it is better, as `worse` says of it and that one, or NaN, and that
+/// one is not NaN.
+fn replaces(name: &str, dtype: DType, worse: &str, lanes: usize) -> Definition {
+    let ty = dtype.name();
+    let held = match dtype {
+        DType::F64 => format!(" & (i64x{lanes})(b == b)"),
+        _ => String::new(),
+    };
+    Definition {
+        deps: vec![need("types", lanes)],
+        text: format!(
+            "FT_INLINE i64x{lanes} {name}x{lanes}({ty}x{lanes} a, {ty}x{lanes} b) {{\n  return ~(i64x{lanes})(a {worse} b){held};\n}}\n"
+        ),
+    }
+}
+
+/// The first of two vectors where the mask of 64 bits is set, else the second.
+fn picked(name: &str, dtype: DType, lanes: usize) -> Definition {
+    let ty = dtype.name();
+    Definition {
+        deps: vec![need("types", lanes)],
+        text: format!(
+            "FT_INLINE {ty}x{lanes} {name}x{lanes}(i64x{lanes} k, {ty}x{lanes} a, {ty}x{lanes} b) {{\n  \
+             return ({ty}x{lanes})((k & (i64x{lanes})a) | (~k & (i64x{lanes})b));\n}}\n"
+        ),
+    }
+}
+
 pub(super) fn entries() -> Vec<Entry> {
     let mut entries = Vec::new();
     for dtype in [DType::I64, DType::F64] {
+        for (stem, worse) in [("above", "<="), ("below", ">=")] {
+            entries.push(Entry::new(
+                format!("ft_{stem}_{dtype}"),
+                move |name, lanes| replaces(name, dtype, worse, lanes),
+            ));
+        }
+        entries.push(Entry::new(
+            format!("ft_pick_{dtype}"),
+            move |name, lanes| picked(name, dtype, lanes),
+        ));
         for (stem, operator) in COMPARISONS {
             entries.push(Entry::new(
                 format!("ft_{stem}_{dtype}"),

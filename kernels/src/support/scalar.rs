@@ -379,7 +379,7 @@ mod tests {
     use crate::support::{REGISTRY, printed};
 
     /// Parts that only the vector text has.
-    const VECTOR_ONLY: [&str; 32] = [
+    const VECTOR_ONLY: [&str; 35] = [
         "behind",
         "carry",
         "both",
@@ -412,6 +412,9 @@ mod tests {
         "distantn",
         "wrapped",
         "outside",
+        "above",
+        "below",
+        "pick",
     ];
 
     #[test]

@@ -77,6 +77,43 @@ fn half_types_round_as_the_half_crate_does() {
     }
 }
 
+/// The better of two elements of eight bytes by a mask as wide: NaN over all, of the one held.
+#[test]
+fn better_elements_of_eight_bytes() {
+    fn check<T: Bits + PartialOrd>(all: &[Setup]) {
+        for setup in all.iter().filter(|s| s.lanes * 8 <= 64) {
+            let (d, lanes) = (T::DTYPE, setup.lanes);
+            let mut source = Source::default();
+            let pick = need(&format!("ft_pick_{d}"), lanes);
+            for stem in ["above", "below"] {
+                let better = need(&format!("ft_{stem}_{d}"), lanes);
+                source.needs.extend([better, pick]);
+                let name = |n: &str| format!("{n}x{lanes}");
+                let text = format!("{}({}(a, b), a, b)", name(pick.name), name(better.name));
+                source.pointwise(lanes, stem, &[d, d], d, &text);
+            }
+            let library = source.compile(*setup);
+            let (x, y) = (samples::<T>(8000, 9), samples::<T>(8000, 11));
+            for (stem, worse) in [
+                ("above", (|x, y| x <= y) as fn(&T, &T) -> bool),
+                ("below", |x, y| x >= y),
+            ] {
+                let got: Vec<T> = library.run(stem, &x, &y);
+                let is_nan = |x: &T| x.partial_cmp(x).is_none();
+                let better = |(x, y): (&T, &T)| match worse(x, y) || is_nan(y) {
+                    true => *y,
+                    false => *x,
+                };
+                let want: Vec<T> = x.iter().zip(&y).map(better).collect();
+                compare(&format!("{stem} {setup:?}"), &x, &y, &want, &got);
+            }
+        }
+    }
+    let all = setups();
+    check::<f64>(&all);
+    check::<i64>(&all);
+}
+
 #[test]
 fn selections_and_lane_sums() {
     fn check<

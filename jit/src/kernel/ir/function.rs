@@ -243,6 +243,7 @@ fn support_result(stem: &str, dtype: DType, lanes: u16) -> Type {
             Type::scalar(dtype)
         }
         "nans" | "outside" => Type::Value(ValueType::Word),
+        "above" | "below" => Type::from(lane(DType::I64, lanes)),
         "to" if lanes == 0 => Type::Value(ValueType::Memory(dtype)),
         _ => Type::from(lane(dtype, lanes)),
     }

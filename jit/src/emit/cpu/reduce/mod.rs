@@ -127,7 +127,7 @@ impl Writer<'_> {
 
     /// The dtype of the positions beside accumulators.
     pub(in crate::emit::cpu) fn place_dtype(&self, r: &Reduction) -> DType {
-        match self.outer && short_positions(self.node, r.id) {
+        match self.outer && r.dtype.size() < 8 && short_positions(self.node, r.id) {
             true => DType::I32,
             false => DType::I64,
         }
@@ -205,6 +205,9 @@ impl Writer<'_> {
             };
             return Stmt::assign(acc, next);
         };
+        if r.dtype.size() == 8 && lanes.is_none() {
+            return self.update_wide(r, (acc, places), (v, at));
+        }
         let compare = |op| self.binary(op, r.dtype, v.clone(), acc.clone());
         let mut take = match r.dtype.is_float() {
             false => compare(r.comparison().0),
@@ -227,6 +230,32 @@ impl Writer<'_> {
         let place = self.support("sel", dtype, [mask.into(), at, places.clone()]);
         Stmt::Scope(Block::from([
             Stmt::constant(mask, self.vector_type(DType::Bool), take),
+            Stmt::assign(acc, value),
+            Stmt::assign(places, place),
+        ]))
+    }
+
+    /// [`update`](Self::update) of elements of eight bytes, by masks as wide as these.
+    fn update_wide(
+        &self,
+        r: &Reduction,
+        (acc, places): (Expr, Expr),
+        (v, at): (Expr, Expr),
+    ) -> Stmt {
+        let better = match r.kind {
+            ReduceKind::ArgMax => "above",
+            _ => "below",
+        };
+        let mut take = self.support(better, r.dtype, [v.clone(), acc.clone()]);
+        if !self.begins_at_first(r) {
+            let zeros = Expr::Zeros.cast(self.vector_type(DType::I64));
+            take = take | self.support("below", DType::I64, [places.clone(), zeros]);
+        }
+        let mask = r.part(Part::Better);
+        let value = self.support("pick", r.dtype, [mask.into(), v, acc.clone()]);
+        let place = self.support("pick", DType::I64, [mask.into(), at, places.clone()]);
+        Stmt::Scope(Block::from([
+            Stmt::constant(mask, self.vector_type(DType::I64), take),
             Stmt::assign(acc, value),
             Stmt::assign(places, place),
         ]))
