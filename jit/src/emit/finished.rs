@@ -53,33 +53,39 @@ static KERNELS: LazyLock<Mutex<Kernels>> =
     LazyLock::new(|| Mutex::new(Kernels(LruCache::new(CAPACITY))));
 
 impl Kernels {
-    fn known(&mut self, built: &Built) -> Known {
+    /// Looks a kernel up, and notes that it was built. Threads that plan at the same time hash and compare at the same time.
+    fn known(kernels: &Mutex<Kernels>, built: &Built) -> Known {
         let mut state = FxHasher::default();
         (&built.kernel, &built.set_later, built.rerolled).hash(&mut state);
         let hash = state.finish();
-        match self.0.get(&hash).cloned() {
-            None => {
-                self.0.put(hash, None);
-                Known::New
-            }
+        let mut all = kernels.lock();
+        let found = all.0.get(&hash).cloned();
+        if found.is_none() {
+            all.0.put(hash, None);
+        }
+        drop(all);
+        match found {
+            None => Known::New,
             Some(Some(kept)) if kept.0 == *built => Known::Text(kept),
             Some(_) => Known::Again(hash),
         }
     }
 
-    fn keep(&mut self, hash: u64, built: Built, text: Text) {
-        self.0.put(hash, Some(Arc::new((built, text))));
+    fn keep(kernels: &Mutex<Kernels>, hash: u64, built: Built, text: Text) {
+        let kept = Some(Arc::new((built, text)));
+        // What it takes the place of is dropped after the lock.
+        let _old = kernels.lock().0.put(hash, kept);
     }
 }
 
 /// Looks a kernel up, and notes that it was built.
 pub(super) fn known(built: &Built) -> Known {
-    KERNELS.lock().known(built)
+    Kernels::known(&KERNELS, built)
 }
 
 /// Keeps the text of a kernel that was built again. No value of an argument may have a part in it.
 pub(super) fn keep(hash: u64, built: Built, text: Text) {
-    KERNELS.lock().keep(hash, built, text);
+    Kernels::keep(&KERNELS, hash, built, text);
 }
 
 #[cfg(test)]
@@ -107,14 +113,14 @@ mod tests {
 
     #[test]
     fn a_kernel_is_kept_when_it_is_built_again() {
-        let mut kernels = Kernels(LruCache::new(CAPACITY));
+        let kernels = Mutex::new(Kernels(LruCache::new(CAPACITY)));
         let kernel = || built(8, &[1], Some(1000));
-        assert_eq!(kernels.known(&kernel()), Known::New);
-        let Known::Again(hash) = kernels.known(&kernel()) else {
+        assert_eq!(Kernels::known(&kernels, &kernel()), Known::New);
+        let Known::Again(hash) = Kernels::known(&kernels, &kernel()) else {
             panic!("a kernel that was built before");
         };
-        kernels.keep(hash, kernel(), text("a"));
-        let Known::Text(kept) = kernels.known(&kernel()) else {
+        Kernels::keep(&kernels, hash, kernel(), text("a"));
+        let Known::Text(kept) = Kernels::known(&kernels, &kernel()) else {
             panic!("a kernel that was kept");
         };
         assert_eq!(kept.1, text("a"));
@@ -122,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_transforms_are_told_is_part_of_a_kernel() {
-        let mut kernels = Kernels(LruCache::new(CAPACITY));
+        let kernels = Mutex::new(Kernels(LruCache::new(CAPACITY)));
         let mut outlined = built(8, &[1], Some(1000));
         outlined.outlined.insert(Function::Fence(8), Vec::new());
         let all = [
@@ -132,19 +138,22 @@ mod tests {
             built(8, &[1], None),
         ];
         for (at, kernel) in all.iter().enumerate() {
-            assert_eq!(kernels.known(kernel), Known::New);
-            let Known::Again(hash) = kernels.known(kernel) else {
+            assert_eq!(Kernels::known(&kernels, kernel), Known::New);
+            let Known::Again(hash) = Kernels::known(&kernels, kernel) else {
                 panic!("a kernel that was built before");
             };
-            kernels.keep(hash, kernel.clone(), text(&at.to_string()));
+            Kernels::keep(&kernels, hash, kernel.clone(), text(&at.to_string()));
         }
         for (at, kernel) in all.iter().enumerate() {
-            let Known::Text(kept) = kernels.known(kernel) else {
+            let Known::Text(kept) = Kernels::known(&kernels, kernel) else {
                 panic!("a kernel that was kept");
             };
             assert_eq!(kept.1, text(&at.to_string()));
         }
         // Its hash is that of another.
-        assert!(matches!(kernels.known(&outlined), Known::Again(_)));
+        assert!(matches!(
+            Kernels::known(&kernels, &outlined),
+            Known::Again(_)
+        ));
     }
 }

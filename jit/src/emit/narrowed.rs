@@ -4,10 +4,9 @@
 //! many lanes; the total becomes 64 bits wide, with the same value.
 
 use crate::body::{Body, BodyOp, Value};
-use crate::schedule::{FusedNode, moved, roots};
+use crate::schedule::FusedNode;
 use ferrotrace_kernels::ReduceKind;
 use ferrotrace_runtime::DType;
-use std::sync::Arc;
 
 /// The greatest magnitude of an element, of dtypes of at most 16 bits.
 fn greatest(dtype: DType) -> Option<usize> {
@@ -48,8 +47,7 @@ pub(super) fn narrow_sums(node: FusedNode) -> FusedNode {
     {
         return node;
     }
-    let mut body = Body::default();
-    let replace = |body: &mut Body, _: Value, op: BodyOp| match summed(body, &op, columns) {
+    node.rewritten(&|body: &mut Body, _, op| match summed(body, &op, columns) {
         Some(from) => {
             let value = body.push(BodyOp::Cast(from), DType::I32);
             let sum = BodyOp::Reduce {
@@ -60,15 +58,7 @@ pub(super) fn narrow_sums(node: FusedNode) -> FusedNode {
             BodyOp::Cast(body.push(sum, DType::I32))
         }
         None => op,
-    };
-    let (wanted, extents) = (roots(&node.stores), node.extents());
-    let copies = body.rewrite(&node.body, &wanted, &replace, extents.as_slice());
-    let stores = moved(&node.stores, copies, &|e| e.clone());
-    FusedNode {
-        body: Arc::new(body),
-        stores,
-        ..node
-    }
+    })
 }
 
 #[cfg(test)]

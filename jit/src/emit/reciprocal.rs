@@ -5,9 +5,8 @@
 //! A vector division costs several times a multiplication: softmax is bound by it otherwise.
 
 use crate::body::{Body, BodyOp, Value};
-use crate::schedule::{FusedNode, moved, roots};
+use crate::schedule::FusedNode;
 use ferrotrace_kernels::{BinaryOp, UnaryOp};
-use std::sync::Arc;
 
 /// The fused node with such divisions rewritten.
 pub(super) fn use_reciprocals(node: FusedNode) -> FusedNode {
@@ -25,22 +24,12 @@ pub(super) fn use_reciprocals(node: FusedNode) -> FusedNode {
     if !(0..node.body.values().len() as Value).any(rewritten) {
         return node;
     }
-    let extents = node.extents();
-    let mut body = Body::default();
-    let wanted = roots(&node.stores);
-    let replace = |body: &mut Body, v: Value, op: BodyOp| match op {
+    node.rewritten(&|body: &mut Body, v: Value, op: BodyOp| match op {
         BodyOp::Binary(BinaryOp::Div, a, b) if rewritten(v) => {
             let dtype = node.body.value(v).dtype;
             let reciprocal = body.push(BodyOp::Unary(UnaryOp::Recip, b), dtype);
             BodyOp::Divide(a, b, reciprocal)
         }
         other => other,
-    };
-    let copies = body.rewrite(&node.body, &wanted, &replace, extents.as_slice());
-    let stores = moved(&node.stores, copies, &|e| e.clone());
-    FusedNode {
-        body: Arc::new(body),
-        stores,
-        ..node
-    }
+    })
 }

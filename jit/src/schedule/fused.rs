@@ -145,6 +145,21 @@ impl FusedNode {
         self.red.iter().product()
     }
 
+    /// The node with each operation that its stores need as `replace` gives it for its number, its operands already replaced.
+    pub(crate) fn rewritten(
+        &self,
+        replace: &dyn Fn(&mut Body, Value, BodyOp) -> BodyOp,
+    ) -> FusedNode {
+        let mut body = Body::default();
+        let (wanted, extents) = (roots(&self.stores), self.extents());
+        let copies = body.rewrite(&self.body, &wanted, replace, extents.as_slice());
+        FusedNode {
+            body: Arc::new(body),
+            stores: moved(&self.stores, copies, &|e| e.clone()),
+            ..self.clone()
+        }
+    }
+
     /// The store of a node, if it is one of this fused node's.
     pub fn store(&self, node: ValueId) -> Option<&Store> {
         self.stores.iter().find(|s| s.node == node)

@@ -113,7 +113,8 @@ struct Walked {
 }
 
 impl Walked {
-    /// Joins loops, unrolls a short one, sums narrow integers in 32 bits, chooses the vector axis, divides by reciprocals, and moves halves as bits.
+    /// Joins loops, unrolls a short one, sums narrow integers in 32 bits, chooses the vector axis, divides by reciprocals, and
+    /// moves halves as bits.
     fn of(fused: &FusedNode, policy: &Policy) -> Walked {
         let mut node = narrow_sums(unroll_short(merge_loops(fused.clone()), policy));
         let ordered = node.is_ordered();

@@ -232,13 +232,23 @@ impl Expr {
 
     /// The parts of which it is made.
     pub fn parts(&self) -> SmallVec<[&Expr; 3]> {
+        let mut parts = SmallVec::new();
+        self.any_part(&mut |part| {
+            parts.push(part);
+            false
+        });
+        parts
+    }
+
+    /// Shows the expressions that it is made of, until one fits; whether one does.
+    fn any_part<'a>(&'a self, fits: &mut impl FnMut(&'a Expr) -> bool) -> bool {
         match self {
-            Expr::Prefix(_, a) | Expr::Each(a) => SmallVec::from_iter([&**a]),
-            Expr::Infix(_, both) | Expr::Element(both) => SmallVec::from_iter([&both.0, &both.1]),
-            Expr::Conditional(all) => SmallVec::from_iter([&all.0, &all.1, &all.2]),
-            Expr::Call(call) => call.arguments.iter().collect(),
-            Expr::Cast(cast) => SmallVec::from_iter([&cast.1]),
-            _ => SmallVec::new(),
+            Expr::Prefix(_, a) | Expr::Each(a) => fits(a),
+            Expr::Infix(_, both) | Expr::Element(both) => fits(&both.0) || fits(&both.1),
+            Expr::Conditional(all) => fits(&all.0) || fits(&all.1) || fits(&all.2),
+            Expr::Call(call) => call.arguments.iter().any(fits),
+            Expr::Cast(cast) => fits(&cast.1),
+            _ => false,
         }
     }
 
@@ -252,21 +262,10 @@ impl Expr {
     /// Shows it, and then every part of it.
     pub fn visit(&self, see: &mut impl FnMut(&Expr)) {
         see(self);
-        match self {
-            Expr::Prefix(_, a) | Expr::Each(a) => a.visit(see),
-            Expr::Infix(_, both) | Expr::Element(both) => {
-                both.0.visit(see);
-                both.1.visit(see);
-            }
-            Expr::Conditional(all) => {
-                all.0.visit(see);
-                all.1.visit(see);
-                all.2.visit(see);
-            }
-            Expr::Call(call) => call.arguments.iter().for_each(|a| a.visit(see)),
-            Expr::Cast(cast) => cast.1.visit(see),
-            _ => {}
-        }
+        self.any_part(&mut |part| {
+            part.visit(see);
+            false
+        });
     }
 
     /// Changes every part, innermost first, then itself.
@@ -291,15 +290,7 @@ impl Expr {
 
     /// Whether any part of it, or it, fits.
     pub fn any(&self, fits: &impl Fn(&Expr) -> bool) -> bool {
-        let within = || match self {
-            Expr::Prefix(_, a) | Expr::Each(a) => a.any(fits),
-            Expr::Infix(_, both) | Expr::Element(both) => both.0.any(fits) || both.1.any(fits),
-            Expr::Conditional(all) => all.0.any(fits) || all.1.any(fits) || all.2.any(fits),
-            Expr::Call(call) => call.arguments.iter().any(|a| a.any(fits)),
-            Expr::Cast(cast) => cast.1.any(fits),
-            _ => false,
-        };
-        fits(self) || within()
+        fits(self) || self.any_part(&mut |part| part.any(fits))
     }
 }
 

@@ -163,9 +163,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn slogdet(&self) -> (Tensor, Tensor) {
-        let (signs, pivots) = attempt_both!("slogdet", self.pivots("slogdet"), self);
-        let sign = signs.prod(-1) * pivots.sign().prod(-1);
-        let log = pivots.abs().log().sum(-1);
+        let (sign, log) = attempt_both!("slogdet", self.signed_log("slogdet"), self);
         (
             sign.called("slogdet", &[self]),
             log.called("slogdet", &[self]),
@@ -183,9 +181,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn logdet(&self) -> Tensor {
-        let (signs, pivots) = attempt!("logdet", self.pivots("logdet"), self);
-        let sign = signs.prod(-1) * pivots.sign().prod(-1);
-        let log = pivots.abs().log().sum(-1);
+        let (sign, log) = attempt!("logdet", self.signed_log("logdet"), self);
         let logdet = sign.lt(0.0).where_cond(f64::NAN, &log);
         logdet.called("logdet", &[self])
     }
@@ -205,6 +201,14 @@ impl Tensor {
         let [_, n] = attempt!(NAME, self.matrices(NAME), self).extents();
         let one = Tensor::eye(n, self.dtype(), &self.device());
         self.cholesky_solve(&one).called(NAME, &[self])
+    }
+
+    /// The sign of the determinant and the logarithm of its magnitude, for the method of this name.
+    #[track_caller]
+    fn signed_log(&self, name: &'static str) -> Result<(Tensor, Tensor)> {
+        let (signs, pivots) = self.pivots(name)?;
+        let sign = signs.prod(-1) * pivots.sign().prod(-1);
+        Ok((sign, pivots.abs().log().sum(-1)))
     }
 
     /// −1 for each exchange of rows and 1 for other steps of the elimination, and the pivots.

@@ -108,7 +108,7 @@ fn one_label(
     let own = x.gather(-1, &at);
     let losses = (margin - own + &x).clamp_min(0.0);
     let losses = if p == 2 { losses.square() } else { losses };
-    let others = at.squeeze(-1).one_hot(classes).eq(0);
+    let others = target.one_hot(classes).eq(0);
     let losses = others.where_cond(&losses, 0.0).sum(-1) / classes as f64;
     Ok(losses.loss_as(dtype, reduction))
 }

@@ -117,8 +117,7 @@ impl Tensor {
         let differs = sorted
             .narrow(dim, 1, n - 1)
             .ne(sorted.narrow(dim, 0, n - 1));
-        let first = Tensor::ones_like(&place.narrow(dim, 0, 1)).ne(0);
-        let begins = Tensor::cat([first, differs], dim);
+        let begins = Tensor::cat([place.narrow(dim, 0, 1).eq(0), differs], dim);
         let begin = begins.where_cond(&place, 0).cummax(dim).0;
         let longest = (place - begin).argmax_keepdim(dim);
         order.gather(dim, &longest)
