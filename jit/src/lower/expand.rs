@@ -200,6 +200,7 @@ impl<'a> Expansion<'a> {
             | Op::PlaceOrder(_)
             | Op::PlaceRows(_)
             | Op::Factorisation(_)
+            | Op::Fourier(_)
             | Op::Unrounded(_)
             | Op::Program(_)
             | Op::Part(_)

@@ -56,7 +56,7 @@ pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Optio
         // Generated loops, kernels of the library, or programs and factorisations that the host runs.
         Op::ArgSort(_) | Op::ArgTopK(_) | Op::Scan(_) | Op::Correlate(_) => return None,
         Op::PlaceOrder(_) | Op::PlaceRows(_) => return None,
-        Op::Program(_) | Op::Part(_) | Op::Factorisation(_) => return None,
+        Op::Program(_) | Op::Part(_) | Op::Factorisation(_) | Op::Fourier(_) => return None,
         // Definitions, which the caller takes apart.
         Op::Composite(_) | Op::Unrounded(_) => return None,
         // Generated loops.

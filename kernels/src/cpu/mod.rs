@@ -5,6 +5,7 @@ pub mod create;
 pub mod dense;
 #[cfg(test)]
 pub(crate) mod fixture;
+pub mod fourier;
 pub mod index;
 pub mod isa;
 pub mod linalg;

@@ -9,6 +9,7 @@ pub mod conv;
 pub mod correlation;
 pub mod create;
 mod decides;
+pub mod fourier;
 pub mod index;
 pub mod linalg;
 pub mod matmul;

@@ -20,6 +20,7 @@ pub use crate::ops::composite::softmax::{LogSoftmax, LogSumExp, Softmax};
 pub use crate::ops::conv::ConvSpec;
 pub use crate::ops::correlation::Correlation;
 pub use crate::ops::create::{Arange, Full, Iota};
+pub use crate::ops::fourier::{ComplexFourier, Fourier, HalfToReal, RealToHalf};
 pub use crate::ops::index::placing::{PlaceOrder, PlaceRows};
 pub use crate::ops::index::{Gather, Index, IndexPut, Scatter};
 pub use crate::ops::linalg::Factorisation;
@@ -113,6 +114,7 @@ operators! {
         lists {
             Composite,
             Factorisation,
+            Fourier,
         }
     }
 }

@@ -61,7 +61,7 @@ macro_rules! with_float {
         }
     };
 }
-use with_float;
+pub(super) use with_float;
 
 /// The matrices of an operand.
 pub(super) struct Matrices {
@@ -84,7 +84,7 @@ impl Matrices {
     }
 }
 
-fn untaken(name: &str, dtype: DType) -> Error {
+pub(super) fn untaken(name: &str, dtype: DType) -> Error {
     Error::untaken(name, dtype, DType::F32)
 }
 

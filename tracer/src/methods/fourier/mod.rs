@@ -1,6 +1,7 @@
 //! Discrete Fourier transforms. Complex numbers are pairs: a last dimension of 2, the real part first, as PyTorch's
 //! `view_as_real` gives them; dimensions are counted without it.
 
+mod along;
 mod frames;
 mod pairs;
 mod tables;
@@ -9,11 +10,11 @@ mod transform;
 use super::attempt;
 use crate::Tensor;
 use crate::args::Dims;
+use along::{complex, to_half, to_real};
 use ferrotrace_kernels::op::check_size;
 use ferrotrace_runtime::{DType, Device, Error, Result, Shape};
 use smallvec::SmallVec;
 use tables::Direction;
-use transform::{Wanted, has_real_ends, transform};
 
 type List = SmallVec<[usize; 4]>;
 
@@ -166,18 +167,7 @@ impl Tensor {
     fn real_transformed(&self, dims: &Dims) -> Result<Tensor> {
         let x = self.as_floats("rfft")?;
         let (last, others) = last_of(dims, self.rank())?;
-        let n = self.shape()[last];
-        let half = Wanted {
-            parts: 2,
-            count: n / 2 + 1,
-        };
-        let mut x = x
-            .unsqueeze(-1)
-            .transformed(last, Direction::Forward, half)?;
-        if !has_real_ends(n) {
-            x = x.masked_fill(&imaginary_ends(&x, last, n), 0.0);
-        }
-        let x = x.transformed_along(&others, Direction::Forward)?;
+        let x = to_half(&x, last)?.transformed_along(&others, Direction::Forward)?;
         Ok(x.to_dtype(self.dtype()))
     }
 
@@ -201,55 +191,14 @@ impl Tensor {
                 x.pad(&pads, 0.0)
             }
         };
-        // The other frequencies are conjugates.
-        let back = half.narrow(last, 1, n - needs).flip(last).complex_conj();
-        let whole = Tensor::cat(&[&half, &back], last);
-        let real = Wanted { parts: 1, count: n };
-        let x = whole.transformed(last, Direction::Inverse, real)?;
-        Ok(x.squeeze(-1).to_dtype(self.dtype()))
+        Ok(to_real(&half, last, n)?.to_dtype(self.dtype()))
     }
 
     /// The transforms of pairs along some dimensions.
     #[track_caller]
     fn transformed_along(&self, dims: &[usize], direction: Direction) -> Result<Tensor> {
-        dims.iter().try_fold(self.clone(), |x, &dim| {
-            let count = x.shape()[dim];
-            x.transformed(dim, direction, Wanted { parts: 2, count })
-        })
-    }
-
-    /// The transform along a dimension of numbers whose parts are the last dimension, the real ones alone or both; with its
-    /// factor.
-    #[track_caller]
-    fn transformed(&self, dim: usize, direction: Direction, wanted: Wanted) -> Result<Tensor> {
-        let (sizes, n) = (self.shape().clone(), self.shape()[dim]);
-        if n == 0 {
-            let why = format!("dimension {dim} has no elements");
-            return Err(Error::shape(why));
-        }
-        // The transform takes [batch, parts, n, columns]. A convolution is at most four times as long, and has both parts.
-        let part = self.rank() - 1;
-        let mut order: Vec<usize> = (0..part).collect();
-        order.insert(dim, part);
-        let [batch, columns] =
-            [&sizes[..dim], &sizes[dim + 1..part]].map(|sizes| Shape::from(sizes).numel());
-        for sizes in [
-            &[8, batch, n, columns][..],
-            &[8, batch, n],
-            &[8, n, columns],
-        ] {
-            check_size(&Shape::from(sizes), self.dtype())?;
-        }
-        let x = self
-            .permute(order)
-            .reshape([batch, sizes[part], n, columns]);
-        let y = match direction {
-            Direction::Forward => transform(&x, direction, wanted),
-            Direction::Inverse => transform(&x, direction, wanted) * (1.0 / n as f64),
-        };
-        let count = [wanted.parts, wanted.count];
-        let y = y.reshape([&sizes[..dim], &count, &sizes[dim + 1..part]].concat());
-        Ok(y.movedim(dim, -1))
+        let along = |x: Tensor, &dim: &usize| complex(&x, dim, direction);
+        dims.iter().try_fold(self.clone(), along)
     }
 
     /// This tensor, if it is of complex numbers, in the dtype that sums have.
@@ -264,19 +213,6 @@ impl Tensor {
             ))),
         }
     }
-}
-
-/// Where frequencies of `n` real numbers have no imaginary part, in pairs whose frequencies are the dimension `dim`.
-#[track_caller]
-fn imaginary_ends(x: &Tensor, dim: usize, n: usize) -> Tensor {
-    let sized = |at: usize| {
-        let mut sizes = vec![1; x.rank()];
-        sizes[at] = x.shape()[at];
-        Tensor::arange(0, sizes[at], 1, DType::I64, &x.device()).reshape(sizes)
-    };
-    // Of an odd length there is no frequency n/2: no place is twice.
-    let ends = (sized(dim) * 2.0).remainder(n as f64).eq(0);
-    ends.logical_and(&sized(x.rank() - 1).eq(1))
 }
 
 /// The last of some dimensions, and the others.
