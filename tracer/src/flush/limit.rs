@@ -6,7 +6,8 @@ use crate::node::{Node, NodeArc, NodeInput, State, Status, retained_bytes};
 use crate::trace;
 use ferrotrace_runtime::{Channel, host, log};
 use once_cell::sync::Lazy;
-use std::collections::{HashMap, HashSet};
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Operations on the longest pending path at which a trace is flushed.
@@ -146,16 +147,33 @@ fn kept_by(node: &NodeArc) -> u64 {
     kept
 }
 
+/// Flushes so far, which lower the levels of what they leave pending.
+static FLUSHES: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Nodes whose levels were corrected since a flush, and the number of that flush. Each is met once between two flushes: an
+    /// optimiser whose parameters all have old levels records thousands of operations over the same ones.
+    static CORRECTED: RefCell<(u64, HashSet<*const Node>)> = RefCell::default();
+}
+
+/// Notes that a flush computes nodes.
+pub(super) fn note_flush() {
+    FLUSHES.fetch_add(1, Relaxed);
+}
+
 /// Sets the level of `root` and of every pending node under it to what it is.
 fn correct_levels(root: &NodeArc) {
-    let mut levels: HashMap<*const Node, u32> = HashMap::new();
+    let (number, mut met) = CORRECTED.take();
+    let flushes = FLUSHES.load(Relaxed);
+    if number != flushes {
+        met.clear();
+    }
     let mut stack = vec![(root.clone(), operands(root), 0usize)];
-    levels.insert(NodeArc::as_ptr(root), 0);
+    met.insert(NodeArc::as_ptr(root));
     while let Some((node, inputs, next)) = stack.last_mut() {
         if let Some(input) = inputs.get(*next) {
             *next += 1;
-            let fresh = input.status() == Status::Pending
-                && levels.insert(NodeArc::as_ptr(input), 0).is_none();
+            let fresh = input.status() == Status::Pending && met.insert(NodeArc::as_ptr(input));
             if fresh {
                 let input = input.clone();
                 let below = operands(&input);
@@ -167,6 +185,7 @@ fn correct_levels(root: &NodeArc) {
         node.set_level(deepest + 1);
         stack.pop();
     }
+    CORRECTED.set((flushes, met));
 }
 
 /// The deepest path from a node to the first operation of its trace, that operation last.

@@ -82,6 +82,7 @@ pub(crate) fn stored_array(node: &NodeArc) -> Result<Array> {
 
 /// Computes and stores nodes of any devices.
 pub(crate) fn flush_nodes(mut nodes: Vec<NodeArc>, stores: Stores) {
+    limit::note_flush();
     while let Some(first) = nodes.first() {
         let device = first.facts.device.clone();
         let here = |node: &NodeArc| node.facts.device == device;
