@@ -22,7 +22,14 @@ pub(super) fn draft(
     steps: Vec<Step>,
     policy: &Policy,
 ) -> Draft {
-    let footprints = Footprints::of(&graph, policy, &steps, &lowering.outputs, &lowering.pieces);
+    let footprints = Footprints::of(
+        &graph,
+        policy,
+        &steps,
+        &lowering.outputs,
+        &lowering.pieces,
+        &|_| false,
+    );
     let mut steps: Vec<Option<Step>> = steps.into_iter().map(Some).collect();
     let mut steps: Vec<Step> = least_memory(&footprints, policy.thresholds.ready)
         .into_iter()

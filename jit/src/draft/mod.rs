@@ -127,6 +127,7 @@ impl Draft {
             &self.steps,
             &self.outputs,
             &self.pieces,
+            &|i| self.launches.is_solo(i),
         )
     }
 

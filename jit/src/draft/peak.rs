@@ -9,7 +9,7 @@ use crate::lower::{Call, CallArg, Pieces};
 use crate::policy::Policy;
 use ferrotrace_kernels::ops::{conv, matmul};
 use ferrotrace_kernels::{Op, ValueId};
-use ferrotrace_runtime::Layout;
+use ferrotrace_runtime::{Layout, Pool, with_threads};
 use rustc_hash::FxHashMap;
 
 /// The buffers of a plan and what its steps do to them. Buffers have numbers.
@@ -90,12 +90,14 @@ fn needs(steps: &[Step], pieces: &Pieces) -> Vec<Vec<usize>> {
 
 impl Footprints {
     /// The buffers of a plan's steps. A value that lies in another's memory is part of the other's buffer.
+    /// `solo` says which steps one thread does.
     pub fn of(
         graph: &Graph,
         policy: &Policy,
         steps: &[Step],
         outputs: &[(Source, Layout)],
         pieces: &Pieces,
+        solo: &dyn Fn(usize) -> bool,
     ) -> Footprints {
         let tiles = policy.target.tiles;
         let mut all = Footprints::default();
@@ -123,7 +125,12 @@ impl Footprints {
                 all.bytes.len() - 1
             })
         };
-        for step in steps {
+        for (i, step) in steps.iter().enumerate() {
+            // Each thread has a part of a scratch memory of its own.
+            let threads = if solo(i) { 1 } else { Pool::global().threads() };
+            let scratch = |call: &Call, computed: Option<usize>, passing: bool| {
+                with_threads(threads, || scratch(graph, call, computed, (passing, tiles)))
+            };
             let mut footprint = Footprint::default();
             let (reads, writes) = accesses(step);
             let writes = writes.into_iter().map(Source::Node).collect();
@@ -149,19 +156,19 @@ impl Footprints {
                 _ => None,
             };
             if let Step::Template(t) = step {
-                footprint.operand = scratch(graph, &t.call, computed, (false, tiles));
+                footprint.operand = scratch(&t.call, computed, false);
             }
             if let Step::Call(call) = step
                 && graph.node(call.node).is(Op::is_matmul)
             {
-                footprint.operand = scratch(graph, call, None, (false, tiles));
+                footprint.operand = scratch(call, None, false);
             }
             if let Step::Template(t) = step
                 && !t.stored
                 && t.epilogue.is_none()
             {
                 let may_hold = |node: &ValueId| t.may_lie_in(*node, graph, policy, pieces);
-                footprint.passing = scratch(graph, &t.call, computed, (true, tiles));
+                footprint.passing = scratch(&t.call, computed, true);
                 let pointers = t.kernel.iter().flat_map(|kernel| &kernel.pointers);
                 let written = pointers.filter_map(|p| match p {
                     Pointer::Write(node) => Some(*node),
