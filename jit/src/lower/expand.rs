@@ -1,5 +1,6 @@
 //! Expansion: the value of a node at an index, written into a body.
 
+mod domain;
 mod indices;
 
 pub(crate) use indices::PROVED;
@@ -8,6 +9,7 @@ use super::{Realized, Site};
 use crate::body::{Body, BodyOp, MaskId, Number, Source, Value};
 use crate::expr::{Expr, Term};
 use crate::graph::{Graph, Node, NodeOp};
+use domain::Domain;
 use ferrotrace_kernels::op::{
     Arange, Cast, Cat, Gather, Index, Iota, Pad, Random, Reduce, Scan, SliceAssign,
 };
@@ -26,7 +28,7 @@ type Dims = SmallVec<[usize; 8]>;
 pub(super) struct Expansion<'a> {
     graph: &'a Graph,
     realized: &'a Realized,
-    extents: Vec<usize>,
+    domain: Domain,
     sites: &'a mut Vec<Site>,
     body: Body,
     known: FxHashMap<(ValueId, Vec<Expr>, Option<MaskId>), Value>,
@@ -42,7 +44,7 @@ impl<'a> Expansion<'a> {
         Expansion {
             graph,
             realized,
-            extents,
+            domain: Domain::new(extents),
             sites,
             body: Body::default(),
             known: FxHashMap::default(),
@@ -53,8 +55,18 @@ impl<'a> Expansion<'a> {
         self.body
     }
 
-    fn ranges(&self) -> &[usize] {
-        &self.extents
+    fn ranges(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// What `f` gives where it is told what variables are under a mask: positions are written by divisions less then.
+    fn under<R>(&mut self, mask: Option<MaskId>, f: impl FnOnce(&mut Self) -> R) -> R {
+        let conditions = mask.map_or(&[][..], |mask| self.body.mask(mask));
+        let narrowed = self.domain.under(conditions);
+        let before = std::mem::replace(&mut self.domain, narrowed);
+        let result = f(self);
+        self.domain = before;
+        result
     }
 
     /// The value of a node at an index: a load if it is stored, else its expansion. Under a mask only its lanes count.
@@ -517,7 +529,7 @@ impl<'a> Expansion<'a> {
             return Ok(fill);
         }
         let inside = self.body.narrow_mask(mask, &conditions);
-        let value = self.value(x, &inner, inside)?;
+        let value = self.under(inside, |this| this.value(x, &inner, inside))?;
         Ok(self.select(conditions, value, fill, node.dtype))
     }
 
@@ -552,7 +564,7 @@ impl<'a> Expansion<'a> {
             let inside = self.body.narrow_mask(mask, &conditions);
             let mut inner = index.to_vec();
             inner[dim] = index[dim].offset(-low);
-            let value = self.value(x, &inner, inside)?;
+            let value = self.under(inside, |this| this.value(x, &inner, inside))?;
             let value = self.cast(value, node.dtype.compute());
             result = Some(match result {
                 None => value,
@@ -591,7 +603,9 @@ impl<'a> Expansion<'a> {
         let inside = self.body.narrow_mask(mask, &conditions);
         let mut inner = index.to_vec();
         inner[dim] = offset.floor_div(step as i64, self.ranges());
-        let value = self.operand(node, 1, node.dtype, &inner, inside)?;
+        let value = self.under(inside, |this| {
+            this.operand(node, 1, node.dtype, &inner, inside)
+        })?;
         Ok(self.select(conditions, value, base, node.dtype))
     }
 

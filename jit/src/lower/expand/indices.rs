@@ -24,6 +24,28 @@ impl Expansion<'_> {
         (dim, size): (usize, usize),
         mask: Option<MaskId>,
     ) -> Result<Expr> {
+        // An index that may be read everywhere is read whatever the mask, whose lanes it may not depend on.
+        let full = self.domain.under(&[]);
+        let shape = &self.graph.node(indices).shape;
+        let readable = |(e, &n): (&Expr, &usize)| {
+            let range = e.range(&full);
+            range.low >= 0 && range.high < n as i64
+        };
+        let known = at.len() == shape.rank() && at.iter().zip(shape.iter()).all(readable);
+        let mask = mask.filter(|_| !known);
+        self.under(mask, |this| {
+            this.checked_under(id, indices, at, (dim, size), mask)
+        })
+    }
+
+    fn checked_under(
+        &mut self,
+        id: ValueId,
+        indices: ValueId,
+        at: &[Expr],
+        (dim, size): (usize, usize),
+        mask: Option<MaskId>,
+    ) -> Result<Expr> {
         let value = self.value(indices, at, mask)?;
         let index = self.cast(value, DType::I64);
         // ir G7: what is in range by its definition needs no check.
