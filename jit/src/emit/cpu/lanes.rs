@@ -48,7 +48,7 @@ pub(super) fn moves_irregularly(e: &Expr, along: Var, differ: &[bool]) -> bool {
     })
 }
 
-/// Whether lanes run over rows: the loads then cost less than with lanes over columns (codegen A3.12).
+/// Whether lanes run over rows: loads, and stores of every column, then cost less than with lanes over columns (codegen A3.12).
 pub(super) fn prefers_outer(node: &FusedNode) -> bool {
     let (Some(row), true) = (
         node.iter.len().checked_sub(1),
@@ -56,33 +56,42 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
     ) else {
         return false;
     };
-    let cost = |along: Var| -> usize {
-        let differ = differ(node, along);
-        let of = |index: &Expr| match index.coefficient(along).abs() {
-            _ if moves_irregularly(index, along, &differ) => GATHER,
-            0 => 0,
-            1 => 1,
-            _ => GATHER,
-        };
-        let loads: usize = node.loads().map(|(_, _, index)| of(index)).sum();
-        // Elsewhere a store of every column is rare; a scan has one, and a scatter.
-        let stores = node.stores.iter().filter(|_| node.is_ordered());
-        loads + stores.map(|s| of(node.place(s))).sum::<usize>()
+    let reading = |index: &Expr, along: Var, differ: &[bool]| match index.coefficient(along).abs() {
+        _ if moves_irregularly(index, along, differ) => GATHER,
+        0 => 0,
+        1 => 1,
+        _ => GATHER,
     };
-    let (outer, inner) = (
-        cost(Var(row as u32)),
-        cost(Var(node.extents().len() as u32 - 1)),
-    );
+    let cost = |along: Var| -> [usize; 2] {
+        let differ = differ(node, along);
+        let of = |index: &Expr| reading(index, along, &differ);
+        let loads: usize = node.loads().map(|(_, _, index)| of(index)).sum();
+        let columns = node.iter.len()..node.extents().len();
+        let each = |place: &Expr| columns.clone().any(|v| place.uses(Var(v as u32)));
+        let places = node.stores.iter().map(|s| node.place(s));
+        let stores: usize = places.filter(|place| each(place)).map(of).sum();
+        [loads + stores, loads]
+    };
+    let last = Var(node.extents().len() as u32 - 1);
+    let (outer, inner) = (cost(Var(row as u32)), cost(last));
     // Windows: a vector of few columns takes as long as one that is read lane by lane, and where a row has few in all, it
     // takes as long again to bring the lanes of a reduction together.
     let columns = &node.extents()[node.iter.len()..];
     let few = columns.last().is_some_and(|&n| n < FEW) && node.iter[row] >= FEW;
+    // Elements of a few tensors that lie as the rows do, joined in front of a reduction.
+    let along = Var(row as u32);
+    let of_rows = differ(node, along);
+    let beside = |index: &Expr| reading(index, along, &of_rows) <= 1;
+    let joined = columns.len() == 1 && node.loads().all(|(_, _, index)| beside(index));
+    if few && joined && outer[0] < GATHER * columns[0] {
+        return true;
+    }
     let few = few && columns.len() > 1;
     match few && columns.iter().product::<usize>() <= 2 * FEW {
         true => {
             let values = node.body.values().iter();
             let reductions = values.filter(|v| matches!(v.op, BodyOp::Reduce { .. }));
-            outer < GATHER * (inner + reductions.count())
+            outer[0] < GATHER * (inner[0] + reductions.count())
         }
         false => outer < inner,
     }

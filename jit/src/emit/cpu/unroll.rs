@@ -32,9 +32,8 @@ pub(super) fn unroll_short(node: FusedNode, policy: &Policy) -> FusedNode {
     // What is behind an axis is one place nearer once that is gone.
     let along = Var((next - axes.iter().filter(|&&axis| axis < next).count()) as u32);
     let fits = |made: &FusedNode| {
-        // A split row's reductions run at once: they do where nothing of a column follows from one.
-        let at_once = || !made.dependence().iter().any(|of| of.inner && of.reduced);
-        (!made.is_split(policy) || made.moments().is_some() || at_once())
+        // The reductions of a split row run at once.
+        (!made.is_split(policy) || made.moments().is_some())
             && after(made, along, lanes) < before(&node, &axes, lanes)
     };
     let without = |node: &FusedNode, axis: usize| unrolled(node, axis).filter(few);
