@@ -203,6 +203,19 @@ fn hash(value: &BodyValue) -> u64 {
 /// What replaces a load of a source at an index: a value, and the dtype that it has in memory.
 pub type Forward<'a> = dyn Fn(Source, &Expr) -> Option<(Value, DType)> + 'a;
 
+impl BodyOp {
+    /// Whether computing the operation again costs more than reading its result from the first cache.
+    pub fn is_heavy(&self) -> bool {
+        match self {
+            BodyOp::Unary(op, _) => op.heavy(),
+            BodyOp::Binary(op, _, _) => op.heavy(),
+            BodyOp::Random { .. } => true,
+            BodyOp::Load { index, .. } => !index.is_affine(),
+            _ => false,
+        }
+    }
+}
+
 impl Body {
     /// The values, operands before users.
     pub fn values(&self) -> &[BodyValue] {

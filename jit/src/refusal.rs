@@ -42,6 +42,8 @@ pub enum Refusal {
     SplitReduction,
     /// One scatters, or writes a slice: its result is complete only after the kernel (L-26, L-27, D-29).
     Scatter,
+    /// The rows take costly functions, which have no lanes where the columns of a row share them.
+    ScalarRows,
     /// A scan would meet its columns in another order (ir C1).
     ScanOrder,
     /// A scan walks whole rows, and the reduction is split over threads (L-34).
@@ -105,6 +107,7 @@ impl Refusal {
             Refusal::PeakMemory => "together they would hold more memory at once",
             Refusal::HoldsMore => "the plan would hold more memory than the operations one by one",
             Refusal::Scatter => "what is written over other data is complete only after its kernel",
+            Refusal::ScalarRows => "costly functions of rows would be computed without lanes",
             Refusal::ScanOrder => "a scan would meet its columns in another order",
             Refusal::SplitScan => "a scan walks whole rows, the reduction is split over threads",
             Refusal::ScannedSearch => "the position of a NaN cannot be searched for in a scan",

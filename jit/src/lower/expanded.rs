@@ -4,12 +4,13 @@ use super::cost::Cost;
 use super::windowed::reduced_count;
 use crate::graph::{Graph, Node};
 use crate::policy::Policy;
-use ferrotrace_kernels::{Class, ValueId};
+use ferrotrace_kernels::{Class, Op, ValueId};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 /// Whether an operand would be computed again for each of many elements that it is expanded to, where that is more than
-/// reading it. On the CPU that is a costly function, of a value that lanes run along: others are computed once a row.
+/// reading it. On the CPU that is a costly function, of a value that lanes run along, or whose windows overlap: others are computed
+/// once a row.
 pub(super) fn is_expanded(
     graph: &Graph,
     policy: &Policy,
@@ -20,17 +21,27 @@ pub(super) fn is_expanded(
     let thresholds = &policy.thresholds;
     let (from, to) = (&graph.node(operand).shape, &graph.node(id).shape);
     let (few, many) = (from.numel(), to.numel());
-    let enough = match policy.target.splits_reductions {
+    let shared = few <= many / thresholds.expanded_times;
+    match policy.target.splits_reductions {
         true => {
-            let along = from
-                .dims()
-                .last()
-                .is_some_and(|&n| n > 1 && Some(&n) == to.dims().last());
-            along && cost.heavy && many >= thresholds.expanded_lanes
+            let same = |n: &usize| *n > 1 && to.dims().last() == Some(n);
+            let along = from.dims().last().is_some_and(same);
+            let overlapping = graph.node(id).is(|op| op.as_view().is_some())
+                && !graph.node(id).is(|op| matches!(op, Op::Expand(_)));
+            let row = shared && along && many >= thresholds.expanded_lanes;
+            let taps = thresholds.window_times * few <= many;
+            let windows = overlapping && taps && many >= thresholds.window_elements;
+            let columns = policy.target.scalar_rows
+                && few >= thresholds.scalar_rows
+                && few * thresholds.scalar_columns <= many;
+            cost.heavy && (row || windows || columns)
         }
-        false => cost.ops >= thresholds.expanded_ops && many >= thresholds.expanded_elements,
-    };
-    enough && cost.reads > 0 && few <= many / thresholds.expanded_times
+        false => {
+            let enough =
+                cost.ops >= thresholds.expanded_ops && many >= thresholds.expanded_elements;
+            shared && enough && cost.reads > 0
+        }
+    }
 }
 
 /// Pointwise values whose only user is a reduction of so few elements that it has no loop: as its kernel has other loops than

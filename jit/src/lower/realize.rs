@@ -193,6 +193,25 @@ fn is_library(graph: &Graph, op: &Op, policy: &Policy, node: &Node) -> bool {
     }
 }
 
+/// Whether an operand that lies in memory has its rows where the result has its columns, and at least so many elements. Generated
+/// kernels read such an operand through tiles where it has each element of the result, but not where other elements are
+/// between.
+fn is_read_across(graph: &Graph, realized: &Realized, id: ValueId, policy: &Policy) -> bool {
+    // Short columns are written out, and lanes run along the rows.
+    let (least, short) = (policy.thresholds.tiled_elements, policy.thresholds.unrolled);
+    let across = |v: ValueId| {
+        let Some((_, layout)) = realized.window(graph, v) else {
+            return false;
+        };
+        let dims = layout.shape().iter().zip(layout.strides());
+        let lies = |&(&n, &stride): &(&usize, &isize)| n > 1 && stride == 1;
+        let last = dims.clone().last();
+        let columns = last.is_some_and(|(&n, &stride)| n > short && stride.unsigned_abs() > 1);
+        columns && layout.shape().numel() >= least && dims.filter(lies).count() > 0
+    };
+    graph.operands(id).any(across)
+}
+
 /// How many nodes that some output needs have each node for an operand.
 fn users(graph: &Graph) -> Vec<u32> {
     let n = graph.nodes().len();
@@ -270,7 +289,10 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             && (scatter::is_serial(graph, op, node, policy)
                 || graph.operands(id).skip(1).all(in_memory)
                     && scatter::is_lane_by_lane(graph, op, node, 1));
-        if plain || is_library(graph, op, policy, node) {
+        let across = policy.target.library.is_complete()
+            && matches!(op, Op::Cat(_) | Op::Pad(_))
+            && is_read_across(graph, &realized, id, policy);
+        if plain || across || is_library(graph, op, policy, node) {
             realized.call[i] = true;
             for operand in graph.operands(id) {
                 match op.as_correlation().is_some() {

@@ -49,6 +49,11 @@ thresholds! {
     /// A value of at least so many bytes, which does not stay in the cache, is computed again by the kernel that reads it
     /// even if that takes a costly function: an `exp` takes 0.2 ns, writing and reading a float 0.8 ns.
     again_bytes: u64 = 8 << 20, "bytes", "the times given, on two processors with AVX-512 (x86-64)";
+    /// A value that a larger one repeats along its first dimensions is computed in a kernel of its own where that one has more
+    /// elements than this: in one kernel the larger one would be written across memory.
+    across_elements: usize = 1 << 10, "elements", "`elements` in benches/RESULTS.md: a kernel's start against strided writes";
+    /// What pads or joins an operand that lies across its result and has at least so many elements is a ready-made kernel.
+    tiled_elements: usize = 1 << 10, "elements", "`elements` in benches/RESULTS.md: a kernel's start against reads across memory";
     /// Values of fewer elements are stored row-major, whatever they read (ir L12: small values have one order).
     order_elements: usize = 1 << 12, "elements", "an estimate";
 
@@ -85,6 +90,16 @@ thresholds! {
     expanded_lanes: usize = 1 << 15, "elements", "an estimate: a kernel takes the time of some 10,000 exponentials";
     /// An operand is expanded to many elements where they are so many times as many as its own.
     expanded_times: usize = 64, "times", "an estimate";
+    /// Costly functions of at least so many rows, whose columns share them, have a kernel of their own, which has lanes.
+    scalar_rows: usize = 256, "rows", "`elements` in benches/RESULTS.md: a kernel's start against functions without lanes";
+    /// Such rows have at least so many columns: fewer write and read as much as they share.
+    scalar_columns: usize = 8, "columns", "an estimate: an eighth of what the kernel reads";
+    /// So many reads of such rows at places that are looked up count as a costly function.
+    scalar_reads: usize = 4, "reads", "an estimate: a search takes as many dependent reads as its table has bits";
+    /// A costly value is stored where windows on it that overlap have at least so many elements.
+    window_elements: usize = 1 << 12, "elements", "an estimate: a kernel takes the time of some 1,000 exponentials";
+    /// Such windows have at least so many times the elements of the value.
+    window_times: usize = 3, "times", "an estimate";
     /// What windows that overlap are of is stored if it has more operations and reads than this, where rows share reads.
     window_ops: u32 = 2, "operations and reads", "an estimate";
     /// Pools by windows of at most so many elements are loops; others are ready-made, but those of whole planes, which are

@@ -369,6 +369,20 @@ impl FusedNode {
             second,
         } = &alignment;
         let extents: Vec<usize> = iter.iter().chain(red).copied().collect();
+        // Short columns are written out, and lanes run along the rows.
+        let columns = red.iter().product::<usize>();
+        let repeats = earlier.red.is_empty() && later.red.is_empty();
+        let times = extents.iter().product::<usize>() / earlier.rows().max(1);
+        if repeats
+            && columns > policy.thresholds.unrolled
+            && extents.iter().product::<usize>() > policy.thresholds.across_elements
+            && later.crosses_memory(second, iter.len(), &extents)
+        {
+            return Err(Refusal::Extents(Mismatch::Order));
+        }
+        if earlier.is_better_alone(times, policy) {
+            return Err(Refusal::ScalarRows);
+        }
         let in_order = |node: &FusedNode, map: &[Expr]| {
             let of = |term: &Term| match term {
                 Term::Var(v) => map.get(v.0 as usize).cloned(),
@@ -387,6 +401,40 @@ impl FusedNode {
         let fused = FusedNode::joined(earlier, later, alignment)?;
         fused.is_one_kernel(policy)?;
         Ok((fused, reordered))
+    }
+
+    /// Whether its elements take costly functions, and have no lanes, or are computed again, in a kernel that has `times` as many.
+    fn is_better_alone(&self, times: usize, policy: &Policy) -> bool {
+        let thresholds = &policy.thresholds;
+        let pointwise = self.red.is_empty() && !self.reduces();
+        let many = self.rows() >= thresholds.scalar_rows && times >= thresholds.scalar_columns;
+        policy.target.scalar_rows && pointwise && many && self.is_costly(thresholds.scalar_reads)
+    }
+
+    /// Whether it has a function that costs more than reading its result, or at least `reads` reads at places that are looked up.
+    fn is_costly(&self, reads: usize) -> bool {
+        let values = || self.body.values().iter().map(|value| &value.op);
+        let function = |op: &BodyOp| op.is_heavy() && !matches!(op, BodyOp::Load { .. });
+        let looked_up = |op: &&BodyOp| matches!(op, BodyOp::Load { .. }) && op.is_heavy();
+        values().any(function) || values().filter(looked_up).count() >= reads
+    }
+
+    /// Whether its results, with variables that `map` gives of which the first `rows` are rows, would be written across the order
+    /// in which they lie: neighbours in memory are rows.
+    fn crosses_memory(&self, map: &[Expr], rows: usize, extents: &[usize]) -> bool {
+        let of = |term: &Term| match term {
+            Term::Var(v) => map.get(v.0 as usize).cloned(),
+            _ => None,
+        };
+        let nearest = |store: &Store| {
+            let index = store.index.substitute(&of, extents);
+            let stride = |v: usize| index.coefficient(Var(v as u32)).unsigned_abs();
+            let moves = (0..extents.len()).filter(|&v| extents[v] > 1 && stride(v) > 0);
+            moves.min_by_key(|&v| stride(v))
+        };
+        self.stores
+            .iter()
+            .any(|store| nearest(store).is_some_and(|v| v < rows))
     }
 
     /// Whether a node and a later one are small enough together, and their loops alike, to be tried as one.

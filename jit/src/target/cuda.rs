@@ -53,6 +53,7 @@ impl Target {
             static_shared: STATIC_SHARED,
             table_bytes: 4096,
             shares_windows: false,
+            scalar_rows: false,
             pitched_results: true,
             window_part: 4,
             scatters: false,

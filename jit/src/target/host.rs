@@ -33,6 +33,7 @@ impl Target {
             static_shared: usize::MAX,
             table_bytes: 0,
             shares_windows: true,
+            scalar_rows: true,
             pitched_results: true,
             window_part: 1,
             scatters: true,

@@ -64,6 +64,9 @@ pub struct Target {
     /// Whether one thread computes the neighbouring results of a row, which share what they read of windows that overlap.
     /// Where each result has a thread, longer windows become straight-line code.
     pub shares_windows: bool,
+    /// Whether what the columns of a row share is computed without lanes. If so, costly functions of many rows have a kernel of
+    /// their own.
+    pub scalar_rows: bool,
     /// Whether a kernel may write its result with gaps into a larger one's memory. If so, parts of a concatenation are
     /// not copied there.
     pub pitched_results: bool,

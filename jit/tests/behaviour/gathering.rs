@@ -132,8 +132,27 @@ fn what_is_read_many_times_is_stored() {
     assert_eq!(kernels(&expanded(2000, "log", columns)), 2);
     assert_eq!(kernels(&expanded(2000, "neg", columns)), 1);
     assert_eq!(kernels(&expanded(20, "log", columns)), 1);
-    // A number of a row is computed once for its columns.
-    assert_eq!(kernels(&expanded(2000, "log", ["[2000, 1]", "[1, 1]"])), 1);
+    // A number of a row is computed once for its columns; functions of many rows have lanes in a kernel of their own.
+    assert_eq!(kernels(&expanded(100, "log", ["[100, 1]", "[1, 1]"])), 1);
+    assert_eq!(kernels(&expanded(2000, "neg", ["[2000, 1]", "[1, 1]"])), 1);
+    assert_eq!(kernels(&expanded(2000, "log", ["[2000, 1]", "[1, 1]"])), 2);
+    // So has one whose elements the columns of a larger result are, which would else be written across memory.
+    let repeated = |rows: usize, columns: usize| {
+        format!(
+            "%0: f32[{rows}, {columns}] = input 0 [{columns}, 1]
+             %1: f32[{columns}] = input 1 [1]
+             %2: f32[{columns}] = exp(%1)
+             %3: f32[{rows}, {columns}] = add(%0, %2)
+             return %2 %3"
+        )
+    };
+    for (rows, columns) in [(40, 32), (300, 500)] {
+        let arrays = [noise(&[rows, columns], 4), noise(&[columns], 5)];
+        run(&repeated(rows, columns), &arrays, 1e-6);
+        let text = super::plan(&repeated(rows, columns)).explain().to_string();
+        let across = format!("rows [{columns}] columns [{rows}]");
+        assert!(!text.contains(&across), "{text}");
+    }
     // A function of positions is computed where it is used: stored, it would make the columns rows of a kernel that walks
     // memory across its lines.
     let angles = "%0: f32[2000, 32] = input 0 [32, 1]
@@ -167,4 +186,46 @@ fn parts_that_gather_are_placed() {
         let arrays = [noise(&[rows, 16], 4), noise(&[rows, 100], 5), index];
         run(&text(rows), &arrays, 0.0);
     }
+}
+
+// What is joined or padded behind a gather reads whole rows: the row's index does not depend on the column.
+#[test]
+fn gathered_rows_that_are_shifted_have_whole_vectors() {
+    let rolled = "%0: f32[30, 100] = input 0 [100, 1]
+        %1: i64[40] = input 1 [1]
+        %2: f32[40, 100] = index(%0, %1) {axes: [0], at: 0}
+        %3: f32[40, 3] = narrow(%2) {dim: 1, start: 97, len: 3}
+        %4: f32[40, 97] = narrow(%2) {dim: 1, start: 0, len: 97}
+        %5: f32[40, 100] = cat(%3, %4) {dim: 1}
+        return %5";
+    let padded = "%0: f32[30, 100] = input 0 [100, 1]
+        %1: i64[40] = input 1 [1]
+        %2: f32[40, 100] = index(%0, %1) {axes: [0], at: 0}
+        %3: f32[43, 103] = pad(%2, 0.5) {pads: [[2, 1], [1, 2]]}
+        return %3";
+    let index = dense(&[40], &either_end(40, 30));
+    for text in [rolled, padded] {
+        run(text, &[noise(&[30, 100], 6), index.clone()], 0.0);
+    }
+    let text = super::plan(rolled).explain().to_string();
+    assert!(text.contains("= load i64 in1[i0]\n"), "{text}");
+}
+
+// Where a condition holds, a position has fewer values, and needs no division.
+#[test]
+fn conditions_say_where_positions_are() {
+    let text = "%0: f32[12, 32] = input 0 [32, 1]
+        %1: f32[12, 33] = input 1 [33, 1]
+        %2: f32[12, 31] = narrow(%0) {dim: 1, start: 0, len: 31}
+        %3: f32[31, 12] = reshape(%2) {to: [31, 12]}
+        %4: f32[31, 12] = mul(%3, 2.0)
+        %5: f32[12, 31] = reshape(%4) {to: [12, 31]}
+        %6: f32[12, 33] = pad(%5, 0.0) {pads: [[0, 0], [1, 1]]}
+        %7: f32[12, 33] = slice_assign(%1, %5) {dim: 1, start: 2, end: 33, step: 1}
+        %8: f32[12, 33] = add(%6, %7)
+        return %8";
+    let wide = noise(&[12, 32], 7);
+    run(text, &[wide, noise(&[12, 33], 8)], 0.0);
+    let text = super::plan(text).explain().to_string();
+    assert!(!text.contains(")/31") && !text.contains(")%31"), "{text}");
 }

@@ -323,7 +323,10 @@ impl Writer<'_> {
             _ if shape.lockstep => self.jammed_loop(l, stop.clone()),
             _ => self.unrolled_loop(l, copies, stop.clone()),
         };
-        if copies == 1 && self.has_usual_case(l) {
+        if copies == 1 && !shape.runs && self.is_chain(l) {
+            let chain = self.chain_loop(l, shape.end.clone());
+            body.push(chain);
+        } else if copies == 1 && self.has_usual_case(l) {
             body.append(self.usual_loop(l, shape.end.clone()));
         }
         let single = if copies == 1 { &stop } else { &shape.end };

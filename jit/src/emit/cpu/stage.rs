@@ -40,17 +40,6 @@ pub(super) struct Stages {
     pub saved: Vec<Value>,
 }
 
-/// Whether computing the operation again costs more than reading it back from the first cache.
-fn is_heavy(op: &BodyOp) -> bool {
-    match op {
-        BodyOp::Unary(op, _) => op.heavy(),
-        BodyOp::Binary(op, _, _) => op.heavy(),
-        BodyOp::Random { .. } => true,
-        BodyOp::Load { index, .. } => !index.is_affine(),
-        _ => false,
-    }
-}
-
 /// Orders the values of a fused node whose needed stores are `stores`.
 pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
     let sorting = Sorting::of(node, stores);
@@ -210,7 +199,7 @@ impl<'a> Sorting<'a> {
         let mut heavy = vec![false; n];
         for v in 0..n {
             let costly = |&o: &Value| self.inner[o as usize] && heavy[o as usize];
-            heavy[v] = is_heavy(&body.value(v as Value).op)
+            heavy[v] = body.value(v as Value).op.is_heavy()
                 || body.operands(v as Value).iter().any(costly);
         }
         let mut saved: Vec<Value> = Vec::new();

@@ -89,7 +89,7 @@ impl Writer<'_> {
         }
         let index = self.store_indices[&s].clone();
         let place = Expr::from(pointer) + index.at(at.position);
-        let v = Expr::from(Name::value(value));
+        let v = Expr::from(self.name(value));
         let one = Expr::Integer(1);
         out.push(match (index.step, at.lanes) {
             (Step::Unit, None) => {

@@ -1,5 +1,6 @@
 //! How loops are written: tiles, rows that overlap, short axes.
 
+mod lanes;
 mod pipelined;
 mod short_axes;
 mod small_matrices;

@@ -14,7 +14,13 @@ use crate::emit::cpu::value::{At, COLUMN};
 use crate::kernel::ir::{Block, Expr, Name, Part, Stmt};
 use ferrotrace_kernels::{ReduceKind, support};
 use ferrotrace_runtime::DType;
+use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
+
+/// Costly functions in a row from which on several vectors are computed in turns.
+const CHAIN: usize = 3;
+/// The most costly functions of such a loop, whose text is five times as long.
+const LONGEST: usize = 64;
 
 impl Writer<'_> {
     /// The name of a value in the copy of the loop's body that is being written.
@@ -44,11 +50,10 @@ impl Writer<'_> {
         extreme && r.dtype.is_float() && r.dtype.size() * self.lanes == 64
     }
 
-    /// Whether `UNROLL` copies of a loop's body are written in turns: where that gains, every operation is one
-    /// statement, and the registers suffice.
-    pub(in crate::emit::cpu) fn is_jammed(&self, l: &Loop) -> bool {
+    /// Whether a value of a loop is one statement.
+    fn is_simple(&self, l: &Loop, v: Value) -> bool {
         let body = &self.node.body;
-        let simple = |v: Value| match &body.value(v).op {
+        match &body.value(v).op {
             BodyOp::Load { mask, .. } => {
                 let step = self.indices.get(&v).map(|i| i.step);
                 mask.is_none()
@@ -63,7 +68,12 @@ impl Writer<'_> {
             | BodyOp::Cast(_)
             | BodyOp::Round(..) => true,
             _ => false,
-        };
+        }
+    }
+
+    /// Whether `UNROLL` copies of a loop's body are written in turns: where that gains, every operation is one
+    /// statement, and the registers suffice.
+    pub(in crate::emit::cpu) fn is_jammed(&self, l: &Loop) -> bool {
         let reductions = || l.reduces.iter().map(|&r| self.reduction(r));
         self.registers >= 32
             && l.stores.is_empty()
@@ -72,8 +82,67 @@ impl Writer<'_> {
                 .iter()
                 .any(|&v| self.function_of_four(v).is_some())
                 || reductions().any(|r| self.pairs(&r)))
-            && l.compute.iter().all(|&v| simple(v))
+            && l.compute.iter().all(|&v| self.is_simple(l, v))
             && reductions().all(|r| !r.has_position())
+    }
+
+    /// Whether a loop that stores columns is written for `UNROLL` vectors in turns first: where each waits for so many functions one
+    /// after another that the processor's window does not reach the next vector's.
+    pub(in crate::emit::cpu) fn is_chain(&self, l: &Loop) -> bool {
+        let unit = |s: &usize| {
+            let store = &self.node.stores[*s];
+            store.update.is_none() && self.store_indices[s].step == Step::Unit
+        };
+        let heavy = l.compute.iter().filter(|&&v| self.is_heavy(v)).count();
+        let long = self
+            .extents
+            .last()
+            .is_some_and(|&n| n >= 2 * UNROLL * self.lanes);
+        (CHAIN..=LONGEST).contains(&heavy)
+            && long
+            && self.lanes > 1
+            && self.registers >= 32
+            && l.reduces.is_empty()
+            && l.save.is_empty()
+            && l.restore.is_empty()
+            && !l.stores.is_empty()
+            && l.stores.iter().all(unit)
+            && self.carried.is_empty()
+            && l.compute.iter().all(|&v| self.is_simple(l, v))
+            && self.functions_in_a_row(l) >= CHAIN
+    }
+
+    /// The most costly functions of a loop of which each waits for the one before.
+    fn functions_in_a_row(&self, l: &Loop) -> usize {
+        let mut depth: FxHashMap<Value, usize> = FxHashMap::default();
+        let mut most = 0;
+        for &v in &l.compute {
+            let operands = self.node.body.operands(v);
+            let before = operands.iter().filter_map(|o| depth.get(o)).max();
+            let own = before.copied().unwrap_or(0) + usize::from(self.is_heavy(v));
+            depth.insert(v, own);
+            most = most.max(own);
+        }
+        most
+    }
+
+    /// The loop of [a chain](Writer::is_chain) over `UNROLL` vectors at a time; what is left is for the general one.
+    pub(in crate::emit::cpu) fn chain_loop(&mut self, l: &Loop, end: Expr) -> Stmt {
+        self.stepped = l.compute.iter().copied().collect();
+        let positions: Vec<Expr> = (0..UNROLL)
+            .map(|c| COLUMN + (c * self.lanes) as i64)
+            .collect();
+        let at = |copy: usize| At {
+            position: &positions[copy],
+            lanes: None,
+        };
+        let mut step = Block::new();
+        for &v in &l.compute {
+            self.each_copy(|w, copy| w.statement(&mut step, v, at(copy)));
+        }
+        self.each_copy(|w, copy| w.store_all(&mut step, &l.stores, at(copy)));
+        self.stepped.clear();
+        Self::along_vectors(end, UNROLL * self.lanes, step)
     }
 
     /// The loop over as many vectors at a time as there are copies, up to a column.

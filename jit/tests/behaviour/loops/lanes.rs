@@ -1,0 +1,104 @@
+//! The loop that lanes run along, and how many vectors are computed in turns.
+
+use super::super::{plan, run};
+use crate::common::{dense, noise};
+
+fn sources(text: &str) -> String {
+    plan(text).explain().sources().join("")
+}
+
+// Columns are stored as well as loaded: both are to lie along the lanes.
+#[test]
+fn lanes_run_along_what_is_stored() {
+    // Rows that are repeated, less the mean of their columns, and columns that are looked up.
+    let repeated = "%0: f32[40, 1, 70] = input 0 [70, 70, 1]
+        %1: f32[40, 3, 70] = expand(%0) {to: [40, 3, 70]}
+        %2: f32[120, 70] = flatten(%1) {start: 0, end: 1}
+        %3: f32[1, 70] = sum(%2) {dims: [0], keepdim: true}
+        %4: f32[120, 70] = sub(%2, %3)
+        return %4";
+    let looked_up = "%0: f32[40, 70] = input 0 [70, 1]
+        %1: i64[90] = input 1 [1]
+        %2: f32[40, 90] = index(%0, %1) {axes: [1], at: 1}
+        %3: f32[1, 90] = max(%2) {dims: [0], keepdim: true}
+        %4: f32[40, 90] = sub(%2, %3)
+        return %4";
+    let rows = "%0: f32[40, 70] = input 0 [70, 1]
+        %1: i64[90] = input 1 [1]
+        %2: f32[40, 90] = index(%0, %1) {axes: [1], at: 1}
+        %3: f32[40, 1] = max(%2) {dims: [1], keepdim: true}
+        %4: f32[40, 90] = sub(%2, %3)
+        return %4";
+    let x = noise(&[40, 70], 1);
+    let index: Vec<i64> = (0..90).map(|i| (i * 37) % 70).collect();
+    let index = dense(&[90], &index);
+    run(repeated, &[noise(&[40, 1, 70], 2)], 1e-5);
+    run(looked_up, &[x.clone(), index.clone()], 0.0);
+    run(rows, &[x, index], 0.0);
+    // No lane is stored by itself.
+    for text in [repeated, looked_up, rows] {
+        let source = sources(text);
+        assert!(!source.contains("= g[l]"), "{source}");
+    }
+}
+
+// A reduction over few tensors that are joined has lanes along the rows.
+#[test]
+fn few_joined_tensors_are_reduced_side_by_side() {
+    let text = "%0: f32[1, 8, 25] = input 0 [200, 25, 1]
+        %1: f32[1, 8, 25] = input 1 [200, 25, 1]
+        %2: f32[1, 8, 25] = input 2 [200, 25, 1]
+        %3: f32[3, 8, 25] = cat(%0, %1, %2) {dim: 0}
+        %4: f32[1, 8, 25] = max(%3) {dims: [0], keepdim: true}
+        %5: f32[3, 8, 25] = sub(%3, %4)
+        %6: f32[3, 8, 25] = exp(%5)
+        %7: f32[1, 8, 25] = sum(%6) {dims: [0], keepdim: true}
+        %8: f32[1, 8, 25] = log(%7)
+        %9: f32[1, 8, 25] = add(%8, %4)
+        return %9";
+    let x = |seed| noise(&[1, 8, 25], seed);
+    run(text, &[x(1), x(2), x(3)], 1e-6);
+    let source = sources(text);
+    assert!(!source.contains("ft_hmax_f32"), "{source}");
+}
+
+// Functions of which each waits for the one before are computed for several vectors in turns, whole ones and what is left.
+#[test]
+fn chains_of_functions_are_computed_in_turns() {
+    for n in [100, 128, 131, 500] {
+        let text = format!(
+            "%0: f32[3, {n}] = input 0 [{n}, 1]
+             %1: f32[3, {n}] = sin(%0)
+             %2: f32[3, {n}] = add(%1, 0.5)
+             %3: f32[3, {n}] = exp(%2)
+             %4: f32[3, {n}] = tanh(%3)
+             %5: f32[3, {n}] = mul(%4, %0)
+             return %5 %2"
+        );
+        run(&text, &[noise(&[3, n], 4)], 1e-6);
+    }
+    let wide = "%0: f32[4096] = input 0 [1]\n %1: f32[4096] = sin(%0)\n %2: f32[4096] = cos(%0)\n
+        %3: f32[4096] = tanh(%0)\n %4: f32[4096] = add(%1, %2)\n %5: f32[4096] = add(%3, %4)\n return %5";
+    run(wide, &[noise(&[4096], 5)], 1e-6);
+    // Functions side by side overlap anyway.
+    assert!(!sources(wide).contains("v1_1"), "{}", sources(wide));
+}
+
+// An element of windows that overlap is computed once, where it costs a function.
+#[test]
+fn costly_elements_of_windows_are_stored() {
+    let text = |n: usize| {
+        let windows = n - 15;
+        format!(
+            "%0: f32[{n}] = input 0 [1]
+             %1: f32[{n}] = exp(%0)
+             %2: f32[{windows}, 16] = unfold(%1) {{dim: 0, size: 16, step: 1}}
+             %3: f32[{windows}] = sum(%2) {{dims: [1], keepdim: false}}
+             return %3"
+        )
+    };
+    for (n, kernels) in [(40, 1), (2000, 2)] {
+        run(&text(n), &[noise(&[n], 6)], 1e-5);
+        assert_eq!(super::super::kernels(&text(n)), kernels, "{n}");
+    }
+}
