@@ -355,6 +355,28 @@ fn a_product_in_a_state_is_computed_once_a_step() {
 }
 
 /// What shrinks has another size at each step; after some, its place is known all the same.
+// A state that is a view of what a library computes: the view is no value to store, what it shows is.
+#[test]
+fn a_view_of_a_solution_in_a_state_is_solved_once_a_step() {
+    let device = Device::cpu();
+    let a = with_mode(Mode::Eager, || {
+        (noise(&[24, 24], F64, &device) + Tensor::eye(24, F64, &device) * 40.0).contiguous()
+    });
+    let b = noise(&[24, 1], F64, &device);
+    let mut x = noise(&[24], F64, &device);
+    let mut calls = Vec::new();
+    for _ in 0..12 {
+        let (read, stats) = stats_scope(|| {
+            x = (&a + &x).solve(&b).squeeze(1);
+            number(&x.sum(..))
+        });
+        read.unwrap_or_else(|e| panic!("{e}"));
+        calls.push(stats.library_calls);
+    }
+    // A factorisation, and equations of the factors.
+    assert_eq!(calls[2..], [2; 10], "{calls:?}");
+}
+
 #[test]
 fn a_state_of_another_size_at_each_step_is_computed_once() {
     // The cheapest way through four rows is cut out of them.

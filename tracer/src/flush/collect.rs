@@ -525,10 +525,12 @@ pub(crate) fn collect(roots: Inputs, stores: Stores) -> Outcome {
             collected.entries[number as usize].held = held(collected.node(place), holds * uses);
         }
         let all = stores == Stores::Reachable;
-        store_rule::add(&collected, &shared, all, &mut is_output);
+        let shown = store_rule::add(&collected, &shared, all, &mut is_output);
         if again && !all {
             store_rule::add_computed(&collected, &mut is_output);
-            // An operation that another alone holds is among the outputs only as one that was computed before.
+        }
+        if shown || again && !all {
+            // An operation that another alone holds is among the outputs only as one that was computed before, or that a view shows.
             shared = (0..is_output.len() as u32).collect();
         }
     }

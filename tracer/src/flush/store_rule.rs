@@ -16,13 +16,20 @@ use std::cell::RefCell;
 /// What a node would keep alive is the data that no handle reaches and no earlier such node keeps alive already. The
 /// search is linear in the collection: beyond a budget, nodes are stored.
 ///
-/// `shared` are the operations that more than one edge holds, in ascending order: the others are out of reach.
-pub(crate) fn add(collected: &Collected, shared: &[u32], all: bool, is_output: &mut [bool]) {
+/// `shared` are the operations that more than one edge holds, in ascending order: the others are out of reach, but for what a view
+/// shows. Whether any of those is marked.
+pub(crate) fn add(
+    collected: &Collected,
+    shared: &[u32],
+    all: bool,
+    is_output: &mut [bool],
+) -> bool {
     let holds = |&number: &usize| collected.entries[number].held != Held::Nothing;
     let held: Vec<usize> = shared.iter().map(|&n| n as usize).filter(holds).collect();
     if held.is_empty() {
-        return;
+        return false;
     }
+    let mut shown_alone = false;
     let mut search = Search {
         collected,
         seen: vec![false; if all { 0 } else { collected.entries.len() }],
@@ -41,6 +48,11 @@ pub(crate) fn add(collected: &Collected, shared: &[u32], all: bool, is_output: &
         }
         let facts = &collected.node(entry.place).facts;
         let elements = facts.shape.numel();
+        if let Some(shown) = costly_base(collected, number) {
+            is_output[shown] = true;
+            shown_alone |= shared.binary_search(&(shown as u32)).is_err();
+            continue;
+        }
         if entry.held == Held::Operations {
             // They will need it; a handle may be one of a chain of calls.
             let kept = repeated.of(number, collected, is_output);
@@ -65,6 +77,30 @@ pub(crate) fn add(collected: &Collected, shared: &[u32], all: bool, is_output: &
         let bytes = elements.saturating_mul(facts.dtype.size());
         is_output[number] = costly || search.keeps_as_much_as(number, bytes, is_output);
     }
+    shown_alone
+}
+
+/// What a view that a handle reaches shows, if that is costly to compute and little larger: a later flush would compute it again.
+fn costly_base(collected: &Collected, number: usize) -> Option<usize> {
+    let facts = |n: usize| &collected.entry_node(n as u32).facts;
+    let is_view = |n: usize| facts(n).op.as_ref().is_some_and(|op| op.is_view());
+    if collected.entries[number].held != Held::Handles || !is_view(number) {
+        return None;
+    }
+    let mut base = number;
+    while is_view(base) {
+        let mut edges = collected.entry_edges(base).iter();
+        base = edges.find_map(|edge| match *edge {
+            Edge::Node(n) => Some(n as usize),
+            _ => None,
+        })?;
+    }
+    let costly = facts(base)
+        .op
+        .as_ref()
+        .is_some_and(|op| op.class().is_costly());
+    let little = facts(base).shape.numel() / 2 <= facts(number).shape.numel();
+    (costly && little).then_some(base)
 }
 
 /// A place of the program, and what it recorded: a line may record several operations.
