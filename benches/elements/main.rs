@@ -1,10 +1,11 @@
 //! Elements other than binary32 in a row: casts of bytes and truth values, comparisons of 64-bit integers, checked indices,
-//! reshapes of transposed tensors. `peers/elements.py` runs the same programs in PyTorch.
+//! reshapes of transposed tensors, and what is arranged in other ways (`arranged.rs`). `peers/elements.py` runs the same programs in PyTorch.
 //!
 //! ```text
 //! cargo bench --bench elements [-- --rounds N] [-- --smoke] [names]
 //! ```
 
+mod arranged;
 #[path = "../measure/mod.rs"]
 mod measure;
 
@@ -111,9 +112,12 @@ const CASES: &[Case] = &[
 ];
 
 fn main() -> Outcome {
-    let cases = CASES.iter().map(|(name, inputs, program)| {
-        let inputs = move || inputs.iter().map(|input| input.tensor()).collect();
-        (*name, inputs, *program)
-    });
-    beside_eager("Other elements than binary32 in a row", cases)
+    let cases = CASES
+        .iter()
+        .chain(arranged::CASES)
+        .map(|(name, inputs, program)| {
+            let inputs = move || inputs.iter().map(|input| input.tensor()).collect();
+            (*name, inputs, *program)
+        });
+    beside_eager("Elements of other types, or arranged otherwise", cases)
 }

@@ -16,6 +16,29 @@ bytes_ = lambda: torch.randint(0, 250, (400, 500)).to(torch.uint8)
 many_bytes = lambda: torch.randint(0, 250, (1024, 1024)).to(torch.uint8)
 truths = lambda: torch.randn(400, 500) > 0
 
+
+
+def less_mean(x):
+    return x - x.mean(0, keepdim=True)
+
+
+def folded_gradient(x):
+    x = x.detach().requires_grad_()
+    x.diff(dim=1).reshape(511, 384).square().sum().backward()
+    return x.grad
+
+
+def joined_logsumexp(x):
+    shifted = lambda by: torch.nn.functional.pad(x, (by, -by), value=-1e9)
+    return torch.stack([x, shifted(1), shifted(2)]).logsumexp(0)
+
+
+def chain_of_sines(x):
+    for _ in range(8):
+        x = (x * 1.1).sin() + 0.3
+    return x
+
+
 CASES = {
     "gather_rows": ([floats(1000, 63), below(63, 1000, 200)], lambda x, i: x.gather(1, i)),
     "pick_and_double": ([floats(1000), below(1000, 200_000)], lambda x, i: x.index_select(0, i) * 2),
@@ -40,6 +63,22 @@ CASES = {
         [below(40, 5000), floats(5000, 40)],
         lambda c, x: torch.where(c.unsqueeze(1) == torch.arange(40), x, 0.0).sum(1),
     ),
+    "rows_of_functions": ([floats(1024, 1024), floats(1024)], lambda x, v: x + v.exp()),
+    "columns_of_functions": ([floats(2000, 64), floats(2000, 1)], lambda x, v: x * v.abs() ** 2.5),
+    "windows_of_functions": ([floats(2000)], lambda x: (x.abs() ** 2.5).unfold(0, 16, 1).sum(1)),
+    "searched_rows": (
+        [floats(5000, 64), floats(2560)],
+        lambda x, v: torch.nn.functional.embedding(torch.searchsorted(torch.linspace(-2, 2, 4999), v), x),
+    ),
+    "rolled_rows": ([floats(384, 512), below(384, 384)], lambda x, i: x[i].roll(3, 1)),
+    "columns_less_mean": ([floats(384, 512), below(512, 512)], lambda x, i: less_mean(x.index_select(1, i))),
+    "softmax_of_columns": ([floats(384, 512), below(512, 512)], lambda x, i: x.index_select(1, i).softmax(1)),
+    "repeated_less_mean": ([floats(384, 512)], lambda x: less_mean(x.repeat_interleave(2, 0))),
+    "folded_gradient": ([floats(384, 512)], folded_gradient),
+    "padded_across": ([floats(384, 512)], lambda x: torch.nn.functional.pad(x.t(), (1, 1))),
+    "joined_across": ([floats(384, 512)], lambda x: torch.cat([x.t(), x.t()])),
+    "joined_logsumexp": ([floats(32, 25)], joined_logsumexp),
+    "chain_of_sines": ([floats(10_000)], chain_of_sines),
     "turned_and_doubled": ([floats(400, 500)], lambda x: x.t().reshape(400, 500) * 2),
 }
 

@@ -1,0 +1,68 @@
+//! What is computed along rows, columns and windows, or looked up, and then repeated, joined, shifted or reduced.
+
+use super::Case;
+use super::Input::{Below, Floats};
+use ferrotrace::prelude::*;
+
+pub const CASES: &[Case] = &[
+    (
+        "rows_of_functions",
+        &[Floats(&[1024, 1024]), Floats(&[1024])],
+        |v| &v[0] + v[1].exp(),
+    ),
+    (
+        "columns_of_functions",
+        &[Floats(&[2000, 64]), Floats(&[2000, 1])],
+        |v| &v[0] * v[1].abs().pow(2.5),
+    ),
+    ("windows_of_functions", &[Floats(&[2000])], |v| {
+        v[0].abs().pow(2.5).unfold(0, 16, 1).sum(1)
+    }),
+    (
+        "searched_rows",
+        &[Floats(&[5000, 64]), Floats(&[2560])],
+        |v| {
+            let table = Tensor::linspace(-2.0, 2.0, 4999, DType::F32, &Device::cpu());
+            v[0].embedding(&table.searchsorted(&v[1], false))
+        },
+    ),
+    (
+        "rolled_rows",
+        &[Floats(&[384, 512]), Below(384, &[384])],
+        |v| v[0].index_select(0, &v[1]).roll(3, 1),
+    ),
+    (
+        "columns_less_mean",
+        &[Floats(&[384, 512]), Below(512, &[512])],
+        |v| {
+            let columns = v[0].index_select(1, &v[1]);
+            &columns - columns.mean_keepdim(0)
+        },
+    ),
+    (
+        "softmax_of_columns",
+        &[Floats(&[384, 512]), Below(512, &[512])],
+        |v| v[0].index_select(1, &v[1]).softmax(1),
+    ),
+    ("repeated_less_mean", &[Floats(&[384, 512])], |v| {
+        let repeated = v[0].repeat_interleave(2, 0);
+        &repeated - repeated.mean_keepdim(0)
+    }),
+    ("folded_gradient", &[Floats(&[384, 512])], |v| {
+        let loss = |x: &Tensor| x.diff(1, 1).reshape([511, 384]).square().sum(..);
+        value_and_grad(&v[0], loss).1
+    }),
+    ("padded_across", &[Floats(&[384, 512])], |v| {
+        v[0].t().pad(&[(0, 0), (1, 1)], 0.0)
+    }),
+    ("joined_across", &[Floats(&[384, 512])], |v| {
+        Tensor::cat([v[0].t(), v[0].t()], 0)
+    }),
+    ("joined_logsumexp", &[Floats(&[32, 25])], |v| {
+        let shifted = |by: isize| v[0].pad(&[(0, 0), (by, -by)], -1e9);
+        Tensor::stack([&v[0], &shifted(1), &shifted(2)], 0).logsumexp(0)
+    }),
+    ("chain_of_sines", &[Floats(&[10_000])], |v| {
+        (0..8).fold(v[0].clone(), |x, _| (x * 1.1).sin() + 0.3)
+    }),
+];
