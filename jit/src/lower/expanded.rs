@@ -4,7 +4,7 @@ use super::cost::Cost;
 use super::windowed::reduced_count;
 use crate::graph::{Graph, Node};
 use crate::policy::Policy;
-use ferrotrace_kernels::{Class, Op, ValueId};
+use ferrotrace_kernels::{Class, ValueId};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
@@ -26,8 +26,7 @@ pub(super) fn is_expanded(
         true => {
             let same = |n: &usize| *n > 1 && to.dims().last() == Some(n);
             let along = from.dims().last().is_some_and(same);
-            let overlapping = graph.node(id).is(|op| op.as_view().is_some())
-                && !graph.node(id).is(|op| matches!(op, Op::Expand(_)));
+            let overlapping = graph.node(id).is(|op| op.as_unfold().is_some());
             let row = shared && along && many >= thresholds.expanded_lanes;
             let taps = thresholds.window_times * few <= many;
             let windows = overlapping && taps && many >= thresholds.window_elements;

@@ -205,7 +205,7 @@ fn is_read_across(graph: &Graph, realized: &Realized, id: ValueId, policy: &Poli
         };
         let dims = layout.shape().iter().zip(layout.strides());
         let lies = |&(&n, &stride): &(&usize, &isize)| n > 1 && stride == 1;
-        let last = dims.clone().last();
+        let last = dims.clone().next_back();
         let columns = last.is_some_and(|(&n, &stride)| n > short && stride.unsigned_abs() > 1);
         columns && layout.shape().numel() >= least && dims.filter(lies).count() > 0
     };
@@ -290,7 +290,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
                 || graph.operands(id).skip(1).all(in_memory)
                     && scatter::is_lane_by_lane(graph, op, node, 1));
         let across = policy.target.library.is_complete()
-            && matches!(op, Op::Cat(_) | Op::Pad(_))
+            && (op.as_cat().is_some() || op.as_pad().is_some())
             && is_read_across(graph, &realized, id, policy);
         if plain || across || is_library(graph, op, policy, node) {
             realized.call[i] = true;

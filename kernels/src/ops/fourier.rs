@@ -194,7 +194,7 @@ fn weighted(
     of: impl Fn(f64) -> f64,
 ) -> Result<ValueId> {
     let (half, dtype) = (n / 2 + 1, b.dtype(x));
-    let last = usize::from(n > 1 && n % 2 == 0);
+    let last = usize::from(n > 1 && n.is_multiple_of(2));
     let mut parts = Vec::new();
     for (count, weight) in [(1, 1.0), (half - 1 - last, 2.0), (last, 1.0)] {
         if count > 0 {

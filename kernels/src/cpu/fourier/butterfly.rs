@@ -99,8 +99,8 @@ pub fn odd<T: Number, S: Simd>(x: &mut [Lanes<T, S>], roots: &[Pair<T>]) {
         found[k] = even.plus_turned(turned);
         found[p - k] = even.minus_turned(turned);
     }
-    for j in 1..=half {
-        found[0] = found[0].plus(x[j]);
+    for &sum in &x[1..=half] {
+        found[0] = found[0].plus(sum);
     }
     x.copy_from_slice(&found[..p]);
 }

@@ -41,12 +41,12 @@ fn radices(mut n: usize) -> Option<Vec<usize>> {
     let mut list = Vec::new();
     let mut twos = n.trailing_zeros();
     n >>= twos;
-    while twos % 3 != 0 && twos > 1 {
+    while !twos.is_multiple_of(3) && twos > 1 {
         list.push(4);
         twos -= 2;
     }
     list.resize(list.len() + twos as usize / 3, 8);
-    if twos % 3 != 0 {
+    if !twos.is_multiple_of(3) {
         list.push(2);
     }
     for prime in (3..=MOST).step_by(2) {

@@ -204,14 +204,12 @@ fn whole<T: Number>(
     });
 }
 
+/// What is done to lines, with memory.
+type OnLines<'a, T> = dyn Fn(Range<usize>, &mut [Pair<T>]) + Sync + 'a;
+
 /// Calls `f(lines, memory)` on at most `most` lines at a time, with memory of `numbers` complex numbers for each. A few long lines
 /// have all threads in turns.
-fn each<T: Number>(
-    lines: usize,
-    most: usize,
-    numbers: usize,
-    f: &(dyn Fn(Range<usize>, &mut [Pair<T>]) + Sync),
-) {
+fn each<T: Number>(lines: usize, most: usize, numbers: usize, f: &OnLines<'_, T>) {
     let parts = lines.div_ceil(most);
     let some = |parts: Range<usize>| {
         let mut memory = vec![[T::of(0.0); 2]; numbers * most.min(lines)];

@@ -23,7 +23,7 @@ impl<T: Number> Real<T> {
     pub fn new(n: usize) -> Real<T> {
         Real {
             n,
-            plan: Plan::new(if n % 2 == 0 { n / 2 } else { n }),
+            plan: Plan::new(if n.is_multiple_of(2) { n / 2 } else { n }),
             roots: (0..=n / 4).map(|k| root(k, n)).collect(),
         }
     }
@@ -41,7 +41,7 @@ impl<T: Number> Real<T> {
             // SAFETY: blocks of rows are disjoint.
             let out = unsafe { shared.part(block.start * half..block.end * half) };
             let x = &x[block.start * n..block.end * n];
-            if n % 2 == 0 {
+            if n.is_multiple_of(2) {
                 self.transform((x.as_chunks().0, n / 2), (out, half), false, T::of(1.0));
                 out.chunks_exact_mut(half).for_each(|out| self.part(out));
                 return;
@@ -64,9 +64,9 @@ impl<T: Number> Real<T> {
             // SAFETY: blocks of rows are disjoint.
             let out = unsafe { shared.part(block.start * n..block.end * n) };
             let x = &x[block.start * half..block.end * half];
-            let length = if n % 2 == 0 { n / 2 } else { n };
+            let length = if n.is_multiple_of(2) { n / 2 } else { n };
             let mut whole = vec![[T::of(0.0); 2]; length * block.len()];
-            if n % 2 == 0 {
+            if n.is_multiple_of(2) {
                 let rows = whole.chunks_exact_mut(length);
                 for (x, whole) in x.chunks_exact(half).zip(rows) {
                     self.join(x, whole);
