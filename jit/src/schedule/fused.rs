@@ -371,16 +371,15 @@ impl FusedNode {
         let extents: Vec<usize> = iter.iter().chain(red).copied().collect();
         // Short columns are written out, and lanes run along the rows.
         let columns = red.iter().product::<usize>();
-        let repeats = earlier.red.is_empty() && later.red.is_empty();
-        let times = extents.iter().product::<usize>() / earlier.rows().max(1);
-        if repeats
+        let elements = extents.iter().product::<usize>();
+        if (earlier.red.is_empty() && later.red.is_empty())
             && columns > policy.thresholds.unrolled
-            && extents.iter().product::<usize>() > policy.thresholds.across_elements
+            && elements > policy.thresholds.across_elements
             && later.crosses_memory(second, iter.len(), &extents)
         {
             return Err(Refusal::Extents(Mismatch::Order));
         }
-        if earlier.is_better_alone(times, policy) {
+        if earlier.is_better_alone(elements / earlier.rows().max(1), policy) {
             return Err(Refusal::ScalarRows);
         }
         let in_order = |node: &FusedNode, map: &[Expr]| {

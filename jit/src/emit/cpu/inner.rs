@@ -324,8 +324,7 @@ impl Writer<'_> {
             _ => self.unrolled_loop(l, copies, stop.clone()),
         };
         if copies == 1 && !shape.runs && self.is_chain(l) {
-            let chain = self.chain_loop(l, shape.end.clone());
-            body.push(chain);
+            body.append(self.jammed_loop(l, shape.end.clone()));
         } else if copies == 1 && self.has_usual_case(l) {
             body.append(self.usual_loop(l, shape.end.clone()));
         }

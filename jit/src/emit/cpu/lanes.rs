@@ -69,7 +69,9 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
         let columns = node.iter.len()..node.extents().len();
         let each = |place: &Expr| columns.clone().any(|v| place.uses(Var(v as u32)));
         let places = node.stores.iter().map(|s| node.place(s));
-        let stores: usize = places.filter(|place| each(place)).map(of).sum();
+        // A scan stores every column, and a scatter, wherever that is.
+        let counts = |place: &&Expr| node.is_ordered() || each(place);
+        let stores: usize = places.filter(counts).map(of).sum();
         [loads + stores, loads]
     };
     let last = Var(node.extents().len() as u32 - 1);
@@ -79,11 +81,13 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
     let columns = &node.extents()[node.iter.len()..];
     let few = columns.last().is_some_and(|&n| n < FEW) && node.iter[row] >= FEW;
     // Elements of a few tensors that lie as the rows do, joined in front of a reduction.
-    let along = Var(row as u32);
-    let of_rows = differ(node, along);
-    let beside = |index: &Expr| reading(index, along, &of_rows) <= 1;
-    let joined = columns.len() == 1 && node.loads().all(|(_, _, index)| beside(index));
-    if few && joined && outer[0] < GATHER * columns[0] {
+    let joined = || {
+        let along = Var(row as u32);
+        let of_rows = differ(node, along);
+        node.loads()
+            .all(|(_, _, index)| reading(index, along, &of_rows) <= 1)
+    };
+    if few && columns.len() == 1 && outer[0] < GATHER * columns[0] && joined() {
         return true;
     }
     let few = few && columns.len() > 1;

@@ -126,25 +126,6 @@ impl Writer<'_> {
         most
     }
 
-    /// The loop of [a chain](Writer::is_chain) over `UNROLL` vectors at a time; what is left is for the general one.
-    pub(in crate::emit::cpu) fn chain_loop(&mut self, l: &Loop, end: Expr) -> Stmt {
-        self.stepped = l.compute.iter().copied().collect();
-        let positions: Vec<Expr> = (0..UNROLL)
-            .map(|c| COLUMN + (c * self.lanes) as i64)
-            .collect();
-        let at = |copy: usize| At {
-            position: &positions[copy],
-            lanes: None,
-        };
-        let mut step = Block::new();
-        for &v in &l.compute {
-            self.each_copy(|w, copy| w.statement(&mut step, v, at(copy)));
-        }
-        self.each_copy(|w, copy| w.store_all(&mut step, &l.stores, at(copy)));
-        self.stepped.clear();
-        Self::along_vectors(end, UNROLL * self.lanes, step)
-    }
-
     /// The loop over as many vectors at a time as there are copies, up to a column.
     pub(in crate::emit::cpu) fn jammed_loop(&mut self, l: &Loop, end: Expr) -> Block {
         self.stepped = l.compute.iter().chain(&l.restore).copied().collect();
@@ -183,6 +164,9 @@ impl Writer<'_> {
                 let into = (r.accumulator(copy).into(), r.part(Part::Places).into());
                 step.push(w.update(&r, into, None, None));
             });
+        }
+        if !l.stores.is_empty() {
+            self.each_copy(|w, copy| w.store_all(&mut step, &l.stores, at(copy)));
         }
         self.stepped.clear();
         Self::along_vectors(end, UNROLL * self.lanes, step).into()
