@@ -6,6 +6,7 @@ use crate::node::{Node, NodeArc, NodeInput, State, Status, retained_bytes};
 use crate::trace;
 use ferrotrace_runtime::{Channel, host, log};
 use once_cell::sync::Lazy;
+use rustc_hash::FxHashSet;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -147,27 +148,27 @@ fn kept_by(node: &NodeArc) -> u64 {
     kept
 }
 
-/// Flushes so far, which lower the levels of what they leave pending.
-static FLUSHES: AtomicU64 = AtomicU64::new(0);
-
 thread_local! {
-    /// Nodes whose levels were corrected since a flush, and the number of that flush. Each is met once between two flushes: an
-    /// optimiser whose parameters all have old levels records thousands of operations over the same ones.
-    static CORRECTED: RefCell<(u64, HashSet<*const Node>)> = RefCell::default();
+    /// Nodes whose levels this thread corrected since its last flush. Each is met once between two flushes: an optimiser whose
+    /// parameters all have old levels records thousands of operations over the same ones. A node in the place of one that is gone
+    /// keeps its level until then, which may be too high.
+    static CORRECTED: RefCell<FxHashSet<*const Node>> = RefCell::default();
 }
 
-/// Notes that a flush computes nodes.
+/// Forgets corrected levels, since a flush lowers those of what it leaves pending.
 pub(super) fn note_flush() {
-    FLUSHES.fetch_add(1, Relaxed);
+    let _ = CORRECTED.try_with(|corrected| {
+        let mut corrected = corrected.borrow_mut();
+        if !corrected.is_empty() {
+            corrected.clear();
+        }
+    });
 }
 
 /// Sets the level of `root` and of every pending node under it to what it is.
 fn correct_levels(root: &NodeArc) {
-    let (number, mut met) = CORRECTED.take();
-    let flushes = FLUSHES.load(Relaxed);
-    if number != flushes {
-        met.clear();
-    }
+    // A thread that ends remembers nothing.
+    let mut met = CORRECTED.try_with(RefCell::take).unwrap_or_default();
     let mut stack = vec![(root.clone(), operands(root), 0usize)];
     met.insert(NodeArc::as_ptr(root));
     while let Some((node, inputs, next)) = stack.last_mut() {
@@ -185,7 +186,7 @@ fn correct_levels(root: &NodeArc) {
         node.set_level(deepest + 1);
         stack.pop();
     }
-    CORRECTED.set((flushes, met));
+    let _ = CORRECTED.try_with(|corrected| corrected.replace(met));
 }
 
 /// The deepest path from a node to the first operation of its trace, that operation last.
