@@ -6,6 +6,9 @@ use super::{LossScale, Schedule};
 use crate::{DType, Device, Error, Result, Tensor, TensorStruct, no_grad};
 use std::collections::BTreeMap;
 
+/// Steps that are recorded at most before they are computed.
+const MOST_PENDING: usize = 3;
+
 /// What is kept for one parameter.
 #[derive(Clone, Debug, TensorStruct)]
 pub struct Slot {
@@ -71,9 +74,12 @@ impl<R: Rule> Optimizer<R> {
             }
         }
         let device = device.unwrap_or_else(Device::cpu);
+        let steps = Tensor::zeros((), DType::I64, &device);
+        steps.carry();
+        state.values().for_each(Slot::carry);
         Optimizer {
             lr: Tensor::full((), lr, DType::F64, &device),
-            steps: Tensor::zeros((), DType::I64, &device),
+            steps,
             schedule: Schedule::constant(),
             groups: vec![Group {
                 rate: 1.0,
@@ -167,8 +173,11 @@ impl<R: Rule> Optimizer<R> {
                 let master = parameter.detach().to_dtype(DType::F32);
                 slot.memory = rule.begin(&master);
                 slot.master = Some(master);
+                slot.carry();
             }
         });
+        // The first loss does not read them, so that its flush would leave them to another one than all later steps' do.
+        Tensor::carry_computed(state.values().filter_map(|slot| slot.master.as_ref()));
         self
     }
 
@@ -212,6 +221,7 @@ impl<R: Rule> Optimizer<R> {
             let like = slot.master.as_ref().or(slot.memory.values().next());
             if let Some(like) = like.cloned() {
                 slot.memory = self.rule.begin(&like);
+                slot.carry();
             }
         }
     }
@@ -244,7 +254,8 @@ impl<R: Rule> Optimizer<R> {
             all.values_mut().for_each(|g| *g = clipped(g, &factor));
         }
         let (lr, before) = (self.next_lr(), self.steps.clone());
-        let number = (&before + 1).to_dtype(DType::F64);
+        let after = &before + 1;
+        let number = after.to_dtype(DType::F64);
         let rates: Vec<Tensor> = self
             .groups
             .iter()
@@ -270,11 +281,41 @@ impl<R: Rule> Optimizer<R> {
             let failed = Tensor::failed("step", error, &[]);
             model.for_each_mut(|_, parameter| *parameter = failed.clone());
         }
-        self.steps = &before + 1;
+        self.steps = match &fine {
+            Some(fine) => fine.where_cond(&after, &before),
+            None => after,
+        };
         if let (Some(scale), Some(fine)) = (&mut self.scale, &fine) {
-            self.steps = fine.where_cond(&self.steps, &before);
             scale.update(fine);
         }
+        self.steps.carry();
+        self.bound_pending(model);
+    }
+
+    /// Computes what a loop of steps carries, where some steps are pending: a loop that reads nothing records on and on,
+    /// and where else its trace would be cut differs each time, and so would its plans.
+    fn bound_pending<M: TensorStruct>(&self, model: &M) {
+        if self.steps.pending_steps(MOST_PENDING) < MOST_PENDING {
+            return;
+        }
+        let mut parameters = Vec::new();
+        model.for_each(|name, tensor| {
+            if self.state.contains_key(name) {
+                parameters.push(tensor.clone());
+            }
+        });
+        let longest = parameters
+            .iter()
+            .map(|p| p.pending_steps(MOST_PENDING))
+            .max();
+        if longest != Some(MOST_PENDING) {
+            // What the loop reads needs the parameters and not the number of steps.
+            return self.steps.carry_at_once();
+        }
+        let numbers = self.scale.iter().flat_map(|s| [&s.scale, &s.good]);
+        let kept = self.state.values().flat_map(Slot::tensors);
+        let kept = numbers.chain(kept).chain(&parameters);
+        Tensor::carry_computed(kept.chain([&self.steps]));
     }
 
     /// The gradients of the parameters that are learnt, by name: one for each that the model does not tie, also where two
@@ -338,11 +379,23 @@ impl Slot {
         }
         self.memory = memory;
         *parameter = updated.to_dtype(dtype);
+        parameter.carry();
         if required {
             *parameter = parameter.requires_grad();
         }
         if self.master.is_some() {
             self.master = Some(updated);
         }
+        self.carry();
+    }
+
+    /// What is kept.
+    fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        self.memory.values().chain(&self.master)
+    }
+
+    /// Notes that a loop of steps carries what is kept.
+    fn carry(&self) {
+        self.tensors().for_each(Tensor::carry);
     }
 }

@@ -29,13 +29,15 @@ impl LossScale {
     #[track_caller]
     pub fn new(scale: f64) -> LossScale {
         let device = Device::cpu();
-        LossScale {
+        let scale = LossScale {
             scale: Tensor::full((), scale, DType::F32, &device),
             good: Tensor::zeros((), DType::I64, &device),
             growth: 2.0,
             backoff: 0.5,
             interval: 2000,
-        }
+        };
+        scale.carry();
+        scale
     }
 
     /// The factor behind a step whose gradients were finite, or not.
@@ -47,5 +49,12 @@ impl LossScale {
         self.scale = fine.where_cond(grown, &self.scale * self.backoff);
         let counted = full.where_cond(good.zeros_like(), &good);
         self.good = fine.where_cond(&counted, good.zeros_like());
+        self.carry();
+    }
+
+    /// Notes that a loop of steps carries both numbers.
+    fn carry(&self) {
+        self.scale.carry();
+        self.good.carry();
     }
 }

@@ -1,6 +1,7 @@
 //! Optimisers against PyTorch's on given gradients, and what is done around them.
 
 mod compiled;
+mod lazy;
 mod mixed;
 
 use crate::reference::{Case, case};

@@ -31,6 +31,8 @@ const FAILED: u32 = u32::MAX;
 pub(crate) enum Stores {
     /// The requested ones, and those that the rule of [`store_rule`] adds.
     Rule,
+    /// The nodes that [`Rule`](Stores::Rule) stores, by ready-made kernels: for little work that nothing repeats.
+    AtOnce,
     /// The requested ones, and every other that anything outside the collection can reach: so that nothing in it is
     /// ever computed again.
     Reachable,
@@ -44,7 +46,7 @@ pub(crate) enum Stores {
 impl Stores {
     /// Whether what is collected will run.
     fn runs(self) -> bool {
-        matches!(self, Stores::Rule | Stores::Reachable)
+        matches!(self, Stores::Rule | Stores::AtOnce | Stores::Reachable)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Flushing: computing what requested tensors need, and storing it.
 
+mod carried;
 pub(crate) mod collect;
 pub(crate) mod collected;
 pub(crate) mod limit;
@@ -48,12 +49,16 @@ where
 
 /// Computes and stores tensors. Errors of the tensors themselves stay in them.
 pub(crate) fn flush_tensors<'a>(tensors: impl Iterator<Item = &'a Tensor>) {
+    flush_pending(tensors, Stores::Rule);
+}
+
+fn flush_pending<'a>(tensors: impl Iterator<Item = &'a Tensor>, stores: Stores) {
     let nodes: Vec<NodeArc> = tensors
         .filter(|tensor| tensor.is_pending())
         .map(|tensor| tensor.node().clone())
         .collect();
     if !nodes.is_empty() {
-        flush_nodes(nodes, Stores::Rule);
+        flush_nodes(nodes, stores);
     }
 }
 
@@ -105,7 +110,9 @@ fn flush_on_device(mut nodes: Vec<NodeArc>, stores: Stores) {
         }
         let roots = nodes.iter().cloned().map(NodeInput::Tensor).collect();
         match collect(roots, stores) {
-            Outcome::Run(collected, leaves, flight) => return run(*collected, leaves, flight),
+            Outcome::Run(collected, leaves, flight) => {
+                return run(*collected, leaves, flight, stores);
+            }
             Outcome::Nothing => return,
             Outcome::Wait(flight) => flight.wait(),
         }
@@ -206,7 +213,7 @@ fn detach(collected: &Collected, leaves: &mut [(Array, bool)]) {
 }
 
 /// Runs a collection and stores its outputs.
-fn run(collected: Collected, mut leaves: Vec<(Array, bool)>, flight: Arc<Flight>) {
+fn run(collected: Collected, mut leaves: Vec<(Array, bool)>, flight: Arc<Flight>, stores: Stores) {
     count(Counter::Flushes, 1);
     let (timer, operations) = (Timer::start(), collected.entries.len());
     log(Channel::Flush, || {
@@ -226,7 +233,10 @@ fn run(collected: Collected, mut leaves: Vec<(Array, bool)>, flight: Arc<Flight>
     let promise = Promise { nodes, flight };
     detach(&collected, &mut leaves);
     let scalars = collected.scalar_values();
-    let planned = planned::plan(&collected, &leaves, &scalars, mode::current());
+    let planned = match stores {
+        Stores::AtOnce => planned::at_once(&collected, &leaves, &scalars),
+        _ => planned::plan(&collected, &leaves, &scalars, mode::current()),
+    };
     let lines = match &planned {
         Ok(Planned::Plan(entry)) if entry.plan().is_some_and(Plan::fails) => collected.lines(),
         _ => Lines::new(),

@@ -24,8 +24,7 @@ pub(crate) fn plan(
 ) -> Result<Planned> {
     let arrays = || leaves.iter().map(|leaf| &leaf.0);
     if collected.only_assigns() {
-        let graph = collected.form(arrays()).graph(scalars, &collected.lines());
-        return graph.map(Planned::AtOnce);
+        return at_once(collected, leaves, scalars);
     }
     let staged = |stages| Ok(Planned::Staged(stages, collected.lines()));
     let known = plans::find(collected.hash, |form| collected.has_form(form, arrays()));
@@ -53,4 +52,15 @@ pub(crate) fn plan(
         (inputs, scalars.to_vec())
     };
     entry.planned(mode, &example, scalars, || collected.lines())
+}
+
+/// To run a collection by ready-made kernels, one operation after another.
+pub(crate) fn at_once(
+    collected: &Collected,
+    leaves: &[(Array, bool)],
+    scalars: &[Scalar],
+) -> Result<Planned> {
+    let arrays = leaves.iter().map(|leaf| &leaf.0);
+    let graph = collected.form(arrays).graph(scalars, &collected.lines());
+    graph.map(Planned::AtOnce)
 }

@@ -53,15 +53,26 @@ pub(crate) fn add(
             shown_alone |= shared.binary_search(&(shown as u32)).is_err();
             continue;
         }
+        let node = collected.node(entry.place);
+        if entry.held != Held::Spent
+            && node.is_carried()
+            && is_carried_whole(collected, number, is_output)
+        {
+            is_output[number] = true;
+            continue;
+        }
         if entry.held == Held::Operations {
             // They will need it; a handle may be one of a chain of calls.
             let kept = repeated.of(number, collected, is_output);
             let again = elements > 0 && kept >= elements;
-            let node = collected.node(entry.place);
             if again && node.was_computed() {
                 remember(node);
             }
-            is_output[number] = again || is_state(collected, number, is_output);
+            let bytes = elements.saturating_mul(facts.dtype.size());
+            is_output[number] = again
+                || is_state(collected, number, is_output)
+                || is_worth_storing(collected, number, is_output)
+                    && search.keeps_as_much_as(number, bytes, is_output);
             continue;
         }
         if entry.held == Held::Spent {
@@ -78,6 +89,21 @@ pub(crate) fn add(
         is_output[number] = costly || search.keeps_as_much_as(number, bytes, is_output);
     }
     shown_alone
+}
+
+/// Whether a value that a loop carries is no view, or shows what is stored nowhere.
+fn is_carried_whole(collected: &Collected, number: usize, is_output: &[bool]) -> bool {
+    if !collected.entry_node(number as u32).facts.op().is_view() {
+        return true;
+    }
+    collected
+        .entry_edges(number)
+        .iter()
+        .all(|edge| match *edge {
+            Edge::Node(n) => !is_output[n as usize],
+            Edge::Leaf(_) => false,
+            Edge::Slot(_) => true,
+        })
 }
 
 /// What a view that a handle reaches shows, if that is costly to compute and little larger: a later flush would compute it again.

@@ -115,6 +115,7 @@ impl Tensor {
             );
             return Tensor::failed("requires_grad", Error::dtype(why), &[self]);
         }
+        self.carry();
         self.with_history(Some(History::leaf(trace::current())))
     }
 

@@ -210,6 +210,8 @@ pub(crate) struct Node {
     status: AtomicU8,
     /// Whether a flush computed it and stored it nowhere.
     computed: AtomicBool,
+    /// Whether a loop carries it from step to step, as it does parameters and an optimiser's state.
+    carried: AtomicBool,
     /// The domain whose collections number it; for data the domain of the thread that made it.
     domain: Domain,
     /// Handles that keep it for a gradient, and how many of these gradients are still to be taken.
@@ -253,6 +255,7 @@ impl Node {
             handles: AtomicU32::new(1),
             status: AtomicU8::new(status as u8),
             computed: AtomicBool::new(false),
+            carried: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
             number: AtomicU32::new(0),
             retained: AtomicU64::new(0),
@@ -375,6 +378,31 @@ impl Node {
     /// Notes that a flush computes it and does not store it.
     pub fn set_computed(&self) {
         self.computed.store(true, Relaxed);
+    }
+
+    /// Whether a loop carries it from step to step.
+    #[inline]
+    pub fn is_carried(&self) -> bool {
+        self.carried.load(Relaxed)
+    }
+
+    /// Notes that a loop carries it from step to step: the first flush that computes it stores it.
+    pub fn set_carried(&self) {
+        self.carried.store(true, Relaxed);
+    }
+
+    /// The first operand that a loop carries from step to step, else the first operand, if the operation has not run.
+    pub fn carried_operand(&self) -> Option<NodeArc> {
+        let state = self.state();
+        let State::Recorded(inputs) = &*state else {
+            return None;
+        };
+        let nodes = inputs.iter().filter_map(|input| match input {
+            NodeInput::Tensor(node) => Some(node),
+            _ => None,
+        });
+        let carried = nodes.clone().find(|node| node.is_carried());
+        carried.or(nodes.clone().next()).cloned()
     }
 
     /// Corrects the level.
