@@ -7,6 +7,7 @@
 //! Each measurement is a child process of its own, this program again, with a cache folder of its own; it times what a
 //! program would wait for: from before the first operation is recorded until the value is there.
 
+mod loops;
 mod measure;
 
 use ferrotrace::prelude::*;
@@ -30,6 +31,7 @@ fn main() -> Outcome {
     against_the_compiler(&options)?;
     ten_kernels(&options)?;
     tiered(&options)?;
+    training(&options)?;
     second_process(&options)
 }
 
@@ -86,8 +88,10 @@ fn program(name: &str) -> Vec<Tensor> {
 /// Computes a program and prints what it took.
 fn call(name: &str) -> Outcome {
     let start = Instant::now();
-    let outputs = program(name);
-    eval(&outputs)?;
+    match name.split_once('/') {
+        Some((name, how)) => loops::run(name, how == "jit")?,
+        None => eval(&program(name))?,
+    }
     let nanoseconds = start.elapsed().as_nanos();
     let stats = stats();
     println!(
@@ -240,6 +244,42 @@ fn tiered(options: &Options) -> Outcome {
             time(median(&eager)),
             ratio.to_string(),
             verdict(ratio.median <= 1.1),
+        ]);
+    }
+    table.print();
+    Ok(())
+}
+
+/// Training loops from their first step on, with and without `jit`.
+fn training(options: &Options) -> Outcome {
+    let heads = [
+        "loop",
+        "lazily",
+        "kernels",
+        "with jit",
+        "kernels",
+        "lazily / jit",
+    ];
+    let title = format!("{} steps of training, an empty cache", loops::STEPS);
+    let mut table = Table::new(&title, &heads);
+    for name in loops::LOOPS.iter().filter(|name| options.wants(name)) {
+        let (mut lazily, mut by_jit) = (Vec::new(), Vec::new());
+        let (mut kernels, mut kernels_by_jit) = (0, 0);
+        for _ in 0..options.rounds {
+            let report = fresh(&format!("{name}/lazily"))?;
+            lazily.push(report.nanoseconds);
+            kernels = report.compiled;
+            let report = fresh(&format!("{name}/jit"))?;
+            by_jit.push(report.nanoseconds);
+            kernels_by_jit = report.compiled;
+        }
+        table.row([
+            (*name).to_owned(),
+            time(median(&lazily)),
+            kernels.to_string(),
+            time(median(&by_jit)),
+            kernels_by_jit.to_string(),
+            ratio(&lazily, &by_jit).to_string(),
         ]);
     }
     table.print();

@@ -6,9 +6,6 @@ use super::{LossScale, Schedule};
 use crate::{DType, Device, Error, Result, Tensor, TensorStruct, no_grad};
 use std::collections::BTreeMap;
 
-/// Steps that are recorded at most before they are computed.
-const MOST_PENDING: usize = 3;
-
 /// What is kept for one parameter.
 #[derive(Clone, Debug, TensorStruct)]
 pub struct Slot {
@@ -289,33 +286,15 @@ impl<R: Rule> Optimizer<R> {
             scale.update(fine);
         }
         self.steps.carry();
-        self.bound_pending(model);
-    }
-
-    /// Computes what a loop of steps carries, where some steps are pending: a loop that reads nothing records on and on,
-    /// and where else its trace would be cut differs each time, and so would its plans.
-    fn bound_pending<M: TensorStruct>(&self, model: &M) {
-        if self.steps.pending_steps(MOST_PENDING) < MOST_PENDING {
-            return;
-        }
         let mut parameters = Vec::new();
         model.for_each(|name, tensor| {
             if self.state.contains_key(name) {
                 parameters.push(tensor.clone());
             }
         });
-        let longest = parameters
-            .iter()
-            .map(|p| p.pending_steps(MOST_PENDING))
-            .max();
-        if longest != Some(MOST_PENDING) {
-            // What the loop reads needs the parameters and not the number of steps.
-            return self.steps.carry_at_once();
-        }
         let numbers = self.scale.iter().flat_map(|s| [&s.scale, &s.good]);
         let kept = self.state.values().flat_map(Slot::tensors);
-        let kept = numbers.chain(kept).chain(&parameters);
-        Tensor::carry_computed(kept.chain([&self.steps]));
+        self.steps.end_step(&parameters, numbers.chain(kept));
     }
 
     /// The gradients of the parameters that are learnt, by name: one for each that the model does not tie, also where two

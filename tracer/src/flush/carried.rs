@@ -1,13 +1,31 @@
 //! What a loop carries from step to step: parameters, and the state of an optimiser.
+//!
+//! The first flush that computes it stores it. A loop that reads nothing would record on and on, and the flush that the
+//! length of its trace calls for would fall somewhere else each time, with another plan: it is computed step by step.
 
 use super::collect::Stores;
-use super::{flush_pending, flush_tensors};
-use crate::node::Status;
+use super::{flush_nodes, flush_pending, flush_tensors};
+use crate::node::{NodeArc, Status};
 use crate::{Tensor, trace};
 use ferrotrace_kernels::Class;
+use std::cell::Cell;
 
 /// Operations of a step that a carried value goes through at most.
 const MOST_OPERATIONS: usize = 8;
+
+/// Pending steps after which a loop is taken to read nothing. One that reads its loss has two behind its update.
+const MOST_STEPS: usize = 3;
+
+thread_local! {
+    /// Flushes that this thread's program asked for, and how many there were when the steps of a loop were computed last.
+    static ASKED: Cell<u64> = const { Cell::new(0) };
+    static SEEN: Cell<u64> = const { Cell::new(u64::MAX) };
+}
+
+/// Notes a flush that the program asks for.
+pub(super) fn note_asked() {
+    ASKED.set(ASKED.get() + 1);
+}
 
 impl Tensor {
     /// Notes that a loop carries this tensor from step to step: the first flush that computes it stores it, and a constant
@@ -19,14 +37,6 @@ impl Tensor {
         }
         self.node().set_carried();
         if self.node().facts.op().class() == Class::Create {
-            self.carry_at_once();
-        }
-    }
-
-    /// Computes the tensor by ready-made kernels, except in a function that is traced.
-    #[doc(hidden)]
-    pub fn carry_at_once(&self) {
-        if trace::current() == 0 {
             flush_pending([self].into_iter(), Stores::AtOnce);
         }
     }
@@ -39,22 +49,61 @@ impl Tensor {
         }
     }
 
-    /// How many steps of the loop that carries this tensor are pending, counted up to `most`. A step computes it from the
-    /// value before in few operations.
+    /// Notes that a step of a loop ends, of which this tensor is the number, and computes the steps so far if the loop
+    /// reads nothing. It carries `parameters` and `state` too.
     #[doc(hidden)]
-    pub fn pending_steps(&self, most: usize) -> usize {
-        let (mut steps, mut between) = (0, 0);
+    pub fn end_step<'a>(
+        &'a self,
+        parameters: &'a [Tensor],
+        state: impl IntoIterator<Item = &'a Tensor>,
+    ) {
+        if trace::current() != 0 {
+            return;
+        }
+        let most = match SEEN.get() == ASKED.get() {
+            true => 1,
+            false => MOST_STEPS,
+        };
+        if self.pending_steps(most).len() < most {
+            return;
+        }
+        let is_behind = |tensor: &Tensor| tensor.pending_steps(most).len() == most;
+        if !parameters.iter().any(is_behind) {
+            // What the loop reads needs the parameters, not the number.
+            return flush_pending([self].into_iter(), Stores::AtOnce);
+        }
+        let mut steps: Vec<Vec<NodeArc>> = Vec::new();
+        for tensor in parameters.iter().chain(state).chain([self]) {
+            for (back, node) in tensor.pending_steps(usize::MAX).into_iter().enumerate() {
+                if steps.len() <= back {
+                    steps.push(Vec::new());
+                }
+                steps[back].push(node);
+            }
+        }
+        // Each step is a flush of its own, whose data die with the next.
+        while let Some(step) = steps.pop() {
+            flush_nodes(step, Stores::Rule);
+        }
+        SEEN.set(ASKED.get());
+    }
+
+    /// The values of pending steps, `most` at most, the last first. A step computes one from the value before in few
+    /// operations.
+    fn pending_steps(&self, most: usize) -> Vec<NodeArc> {
+        let (mut steps, mut between) = (Vec::new(), 0);
         let mut last = Some(self.node().clone());
         while let Some(node) = last
-            && steps < most
+            && steps.len() < most
             && between < MOST_OPERATIONS
             && node.status() == Status::Pending
         {
             between += 1;
-            if node.is_carried() {
-                (steps, between) = (steps + 1, 0);
-            }
             last = node.carried_operand();
+            if node.is_carried() {
+                between = 0;
+                steps.push(node);
+            }
         }
         steps
     }

@@ -49,6 +49,7 @@ where
 
 /// Computes and stores tensors. Errors of the tensors themselves stay in them.
 pub(crate) fn flush_tensors<'a>(tensors: impl Iterator<Item = &'a Tensor>) {
+    carried::note_asked();
     flush_pending(tensors, Stores::Rule);
 }
 
@@ -80,7 +81,10 @@ pub(crate) fn stored_array(node: &NodeArc) -> Result<Array> {
         };
         match flight {
             Some(flight) => flight.wait(),
-            None => flush_nodes(vec![node.clone()], Stores::Rule),
+            None => {
+                carried::note_asked();
+                flush_nodes(vec![node.clone()], Stores::Rule);
+            }
         }
     }
 }
