@@ -120,6 +120,37 @@ fn gathered_rows_are_summed_row_by_row() {
     }
 }
 
+// A row that two indices name, of which one is the same for all: nothing is asked for ahead by a value that is not there yet.
+#[test]
+fn rows_that_two_indices_name_are_summed() {
+    let (table, width) = ((32 << 20) / 4 / 2 / 64, 64);
+    for axis in ["sum", "cumsum"] {
+        let text = format!(
+            "%0: f32[2, {table}, {width}] = input 0 [{}, {width}, 1]
+             %1: i64[1] = input 1 [1]
+             %2: i64[40] = input 2 [1]
+             %3: i64[40] = expand(%1) {{to: [40]}}
+             %4: f32[40, {width}] = index(%0, %3, %2) {{axes: [0, 1], at: 0}}
+             %5: {} = {axis}(%4) {{{}}}
+             return %5",
+            table * width,
+            if axis == "sum" {
+                "f32[64]"
+            } else {
+                "f32[40, 64]"
+            },
+            if axis == "sum" {
+                "dims: [0], keepdim: false"
+            } else {
+                "dim: 0"
+            },
+        );
+        let at: Vec<i64> = (0..40).map(|i| i * 7919 % table as i64).collect();
+        let x = noise(&[2, table, width], 3);
+        run(&text, &[x, dense(&[1], &[1i64]), dense(&[40], &at)], 1e-3);
+    }
+}
+
 // Rows of more vectors than are reduced in registers at once, and what is left of them.
 #[test]
 fn accumulators_of_gathered_rows_are_variables() {

@@ -118,6 +118,9 @@ impl Writer<'_> {
         out: &mut Block,
     ) -> Vec<(Value, Index)> {
         let mut before = Vec::new();
+        // Of what a row has computed, what shared values need is at hand for all vectors; the rest is read back for each.
+        let operands = shared.iter().flat_map(|&v| self.node.body.operands(v));
+        let read_back: Vec<Value> = operands.filter(|o| available.contains(o)).collect();
         for &v in &l.compute {
             let BodyOp::Load {
                 source,
@@ -128,7 +131,7 @@ impl Writer<'_> {
             else {
                 continue;
             };
-            let known = |o: &Value| shared.contains(o) || available.contains(o);
+            let known = |o: &Value| shared.contains(o) || read_back.contains(o);
             let index = self.indices[&v].clone();
             let is_run = index.step == Step::Unit && !self.staged.contains_key(&v);
             if !is_run || !self.node.body.operands(v).iter().all(known) {

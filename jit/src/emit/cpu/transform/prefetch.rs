@@ -165,6 +165,10 @@ impl Writer<'_> {
             Term::Value(v) if shared.contains(v) => Some(*v),
             _ => None,
         })?;
+        // Other values that the index rests on are not at hand before the loop.
+        if index.any(&mut |term| matches!(term, Term::Value(v) if *v != check)) {
+            return None;
+        }
         let BodyOp::Check { index, .. } = body.value(check).op else {
             return None;
         };
