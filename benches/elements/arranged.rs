@@ -1,7 +1,7 @@
 //! What is computed along rows, columns and windows, or looked up, and then repeated, joined, shifted or reduced.
 
 use super::Case;
-use super::Input::{Below, Floats};
+use super::Input::{Below, Floats, Small};
 use ferrotrace::prelude::*;
 
 pub const CASES: &[Case] = &[
@@ -65,4 +65,29 @@ pub const CASES: &[Case] = &[
     ("chain_of_sines", &[Floats(&[10_000])], |v| {
         (0..8).fold(v[0].clone(), |x, _| (x * 1.1).sin() + 0.3)
     }),
+    ("reversed_bits", &[Floats(&[1 << 16])], |v| {
+        let bits = v[0].reshape(vec![2usize; 16]);
+        bits.flip(0).reshape(1usize << 16)
+    }),
+    ("frames", &[Floats(&[20_000, 3, 3])], |v| {
+        let unit = |x: &Tensor| x / x.norm_keepdim(2.0, 1);
+        let (a, b) = (unit(&v[0].select(2, 0)), v[0].select(2, 1));
+        let b = unit(&(&b - (&a * &b).sum_keepdim(1) * &a));
+        Tensor::stack([&a, &b, &a.cross(&b, -1)], 2)
+    }),
+    ("sums_both_ways", &[Floats(&[1000, 1000])], |v| {
+        v[0].sum(0) + v[0].sum(1)
+    }),
+    ("symmetric_sums", &[Floats(&[1000, 1000])], |v| {
+        (&v[0] + v[0].t()).abs().sum(1)
+    }),
+    (
+        "dilated_and_counted",
+        &[Small(DType::U8, &[512, 512])],
+        |v| {
+            let padded = v[0].pad(&[(1, 1), (1, 1)], 0);
+            let at = |i: usize| padded.narrow(0, i / 3, 512).narrow(1, i % 3, 512);
+            (0..9).fold(v[0].clone(), |x, i| x.maximum(at(i))).sum(..)
+        },
+    ),
 ];

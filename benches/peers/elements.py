@@ -39,6 +39,20 @@ def chain_of_sines(x):
     return x
 
 
+def frames(x):
+    unit = lambda x: x / x.norm(dim=1, keepdim=True)
+    a, b = unit(x[:, :, 0]), x[:, :, 1]
+    b = unit(b - (a * b).sum(1, keepdim=True) * a)
+    return torch.stack([a, b, torch.linalg.cross(a, b)], 2)
+
+
+def dilated_and_counted(x):
+    padded = torch.nn.functional.pad(x, (1, 1, 1, 1))
+    for i in range(9):
+        x = torch.maximum(x, padded[i // 3 : i // 3 + 512, i % 3 : i % 3 + 512])
+    return x.sum()
+
+
 CASES = {
     "gather_rows": ([floats(1000, 63), below(63, 1000, 200)], lambda x, i: x.gather(1, i)),
     "pick_and_double": ([floats(1000), below(1000, 200_000)], lambda x, i: x.index_select(0, i) * 2),
@@ -79,6 +93,11 @@ CASES = {
     "joined_across": ([floats(384, 512)], lambda x: torch.cat([x.t(), x.t()])),
     "joined_logsumexp": ([floats(32, 25)], joined_logsumexp),
     "chain_of_sines": ([floats(10_000)], chain_of_sines),
+    "reversed_bits": ([floats(1 << 16)], lambda x: x.reshape([2] * 16).flip(0).reshape(-1)),
+    "frames": ([floats(20_000, 3, 3)], frames),
+    "sums_both_ways": ([floats(1000, 1000)], lambda x: x.sum(0) + x.sum(1)),
+    "symmetric_sums": ([floats(1000, 1000)], lambda x: (x + x.t()).abs().sum(1)),
+    "dilated_and_counted": ([many_bytes()[:512, :512].contiguous()], dilated_and_counted),
     "turned_and_doubled": ([floats(400, 500)], lambda x: x.t().reshape(400, 500) * 2),
 }
 

@@ -380,24 +380,47 @@ impl Expr {
         result.recombine()
     }
 
-    /// c·⌊e/c⌋ + (e mod c) = e (codegen A1.9).
+    /// c·⌊e/c⌋ + (e mod c) = e (codegen A1.9), and c·(⌊e/c⌋ mod n) + (e mod c) = e mod c·n, where e may be a quotient
+    /// itself: the digits of a number in mixed radix are the number again.
     pub fn recombine(mut self) -> Expr {
         loop {
             let found = self.terms.iter().find_map(|(term, coefficient)| {
                 let Term::Mod(e, c) = term else { return None };
-                let partner = Term::Div(e.clone(), *c);
-                let has = self
-                    .terms
-                    .iter()
-                    .any(|(t, k)| *t == partner && *k == coefficient * c);
-                has.then(|| (term.clone(), partner, (**e).clone(), *coefficient))
+                let (partner, joined) = self.higher_digits(e, *c, *coefficient)?;
+                Some((term.clone(), partner, joined, *coefficient))
             });
-            let Some((modulo, div, e, coefficient)) = found else {
+            let Some((modulo, partner, joined, coefficient)) = found else {
                 return self;
             };
-            self.terms.retain(|(t, _)| *t != modulo && *t != div);
-            self = self.add(&e.scale(coefficient));
+            self.terms.retain(|(t, _)| *t != modulo && *t != partner);
+            self = self.add(&joined.scale(coefficient));
         }
+    }
+
+    /// The summand that holds the digits above `coefficient`·(e mod c), and what both are times `coefficient`.
+    fn higher_digits(&self, e: &Expr, c: i64, coefficient: i64) -> Option<(Term, Expr)> {
+        let (x, below) = match (e.constant, e.terms.as_slice()) {
+            (0, [(Term::Div(x, below), 1)]) => (&**x, *below),
+            _ => (e, 1),
+        };
+        let above = below.checked_mul(c)?;
+        let weight = coefficient.checked_mul(c)?;
+        let quotient = |of: &Expr| match (of.constant, of.terms.as_slice()) {
+            (0, [(Term::Div(of, by), 1)]) => **of == *x && *by == above,
+            _ => false,
+        };
+        let weighted = |(_, k): &&(Term, i64)| *k == weight;
+        self.terms
+            .iter()
+            .filter(weighted)
+            .find_map(|(term, _)| match term {
+                Term::Div(of, by) if **of == *x && *by == above => Some((term.clone(), e.clone())),
+                Term::Mod(of, n) if quotient(of) => {
+                    let whole = Term::Mod(Box::new(e.clone()), c.checked_mul(*n)?);
+                    Some((term.clone(), Expr::from(whole)))
+                }
+                _ => None,
+            })
     }
 
     /// The value where variables and run-time values are known.

@@ -44,6 +44,8 @@ pub enum Refusal {
     Scatter,
     /// The rows take costly functions, which have no lanes where the columns of a row share them.
     ScalarRows,
+    /// One computes bytes alone, with a lane for each byte, and the other does not.
+    ByteLanes,
     /// A scan would meet its columns in another order (ir C1).
     ScanOrder,
     /// A scan walks whole rows, and the reduction is split over threads (L-34).
@@ -108,6 +110,9 @@ impl Refusal {
             Refusal::HoldsMore => "the plan would hold more memory than the operations one by one",
             Refusal::Scatter => "what is written over other data is complete only after its kernel",
             Refusal::ScalarRows => "costly functions of rows would be computed without lanes",
+            Refusal::ByteLanes => {
+                "operations on bytes would have as few lanes as those on wider numbers"
+            }
             Refusal::ScanOrder => "a scan would meet its columns in another order",
             Refusal::SplitScan => "a scan walks whole rows, the reduction is split over threads",
             Refusal::ScannedSearch => "the position of a NaN cannot be searched for in a scan",

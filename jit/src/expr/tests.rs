@@ -24,6 +24,33 @@ fn splitting_a_flat_index_comes_back_together() {
 }
 
 #[test]
+fn digits_of_a_number_are_the_number() {
+    let ranges: &[usize] = &[1 << 16];
+    let n = Expr::var(0);
+    for reversed in [false, true] {
+        let mut bits: Vec<usize> = (0..16).collect();
+        if reversed {
+            bits.reverse();
+        }
+        let sum = bits.iter().fold(Expr::from(0), |sum, &bit| {
+            let digit = n.floor_div(1 << bit, ranges).modulo(2, ranges);
+            sum.add(&digit.scale(1 << bit))
+        });
+        assert_eq!(sum.scale(-3).recombine(), n.scale(-3));
+    }
+    // Of other digits a part: ⌊n/6⌋ mod 35 in the mixed radix of 5 and 7, with one digit left as it is.
+    let low = n.floor_div(6, ranges).modulo(5, ranges);
+    let high = n.floor_div(30, ranges).modulo(7, ranges);
+    let rest = n.floor_div(210, ranges).modulo(3, ranges).scale(100);
+    let joined = low.add(&high.scale(5)).add(&rest).recombine();
+    let expected = n.floor_div(6, ranges).modulo(35, ranges).add(&rest);
+    assert_eq!(joined, expected);
+    // Weights that do not fit leave the terms as they are.
+    let apart = low.add(&high.scale(6));
+    assert_eq!(apart.clone().recombine(), apart);
+}
+
+#[test]
 fn proofs_rest_on_the_range_of_the_whole() {
     let e = Expr::var(0).sub(&Expr::var(1));
     assert!(!e.is_non_negative(ranges()));

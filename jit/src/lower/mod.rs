@@ -8,6 +8,7 @@ mod expanded;
 mod layout;
 mod lifetime;
 mod live;
+mod narrow;
 mod pieces;
 mod realize;
 mod scan;

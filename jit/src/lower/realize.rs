@@ -8,7 +8,7 @@ use super::lifetime::LastUse;
 use super::pieces::{self, Piece, Pieces};
 use super::update::{self, Write};
 use super::windowed::{self, reduced_count, windowed};
-use super::{scan, scatter};
+use super::{narrow, scan, scatter};
 use crate::bisect::may_fuse;
 use crate::body::Source;
 use crate::graph::{Graph, Node, NodeOp};
@@ -19,6 +19,9 @@ use ferrotrace_kernels::{Class, Op, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::Layout;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
+
+/// Values that are looked at most for how a reduction reads memory.
+const MOST_READ: usize = 32;
 
 /// The decision for each node.
 #[derive(Clone, Debug)]
@@ -212,6 +215,52 @@ fn is_read_across(graph: &Graph, realized: &Realized, id: ValueId, policy: &Poli
     graph.operands(id).any(across)
 }
 
+/// Whether what a reduction goes through is computed from tensors of which it would read some along memory and others across
+/// it. Kernels that store such values read them through tiles.
+fn is_reduced_both_ways(graph: &Graph, realized: &Realized, id: ValueId, policy: &Policy) -> bool {
+    let node = graph.node(id);
+    let Some(reduce) = node.operator().and_then(Op::as_reduce) else {
+        return false;
+    };
+    let Some(operand) = graph.operands(id).next() else {
+        return false;
+    };
+    let of = &graph.node(operand).shape;
+    let reduced = reduced_count(graph, id, reduce.mask);
+    let short = policy.thresholds.unrolled;
+    if realized.is_stored(operand) || reduced <= short || node.shape.numel() <= short {
+        return false;
+    }
+    let (mut along, mut across) = (false, false);
+    let mut met: SmallVec<[ValueId; 16]> = SmallVec::from_slice(&[operand]);
+    let mut next = 0;
+    while let Some(&v) = met.get(next) {
+        next += 1;
+        if met.len() > MOST_READ {
+            return false;
+        }
+        if let Some((_, layout)) = realized.window(graph, v) {
+            let nearest = (layout
+                .strides()
+                .iter()
+                .zip(layout.shape().iter())
+                .enumerate())
+            .filter(|&(_, (&stride, &n))| n > 1 && stride != 0)
+            .min_by_key(|&(_, (&stride, _))| stride.unsigned_abs());
+            if let Some((dim, _)) = nearest.filter(|_| layout.shape() == of) {
+                let is_reduced = reduce.mask >> dim & 1 == 1;
+                along |= is_reduced;
+                across |= !is_reduced;
+            }
+            continue;
+        }
+        if graph.node(v).is_of(Class::Pointwise) {
+            met.extend(graph.operands(v));
+        }
+    }
+    along && across && of.numel() >= policy.thresholds.tiled_elements
+}
+
 /// How many nodes that some output needs have each node for an operand.
 fn users(graph: &Graph) -> Vec<u32> {
     let n = graph.nodes().len();
@@ -337,6 +386,17 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             if let Some((Source::Node(stored), _)) = realized.window(graph, x) {
                 realized.apart.insert(stored);
             }
+        }
+        for operand in graph.operands(id) {
+            if narrow::is_narrow_operand(graph, &realized.stored, policy, (operand, id)) {
+                need_memory(graph, &mut realized, &mut costs, operand);
+            }
+        }
+        if policy.target.library.is_complete()
+            && is_reduced_both_ways(graph, &realized, id, policy)
+            && let Some(operand) = graph.operands(id).next()
+        {
+            need_memory(graph, &mut realized, &mut costs, operand);
         }
         let mut times = 1;
         if let Some(Reduce { kind, mask, .. }) = op.as_reduce() {

@@ -96,6 +96,10 @@ thresholds! {
     scalar_columns: usize = 8, "columns", "an estimate: an eighth of what the kernel reads";
     /// So many reads of such rows at places that are looked up count as a costly function.
     scalar_reads: usize = 4, "reads", "an estimate: a search takes as many dependent reads as its table has bits";
+    /// At least so many operations on bytes and truth values have a kernel of their own, which has a lane for each byte.
+    byte_ops: usize = 8, "operations", "`elements` in benches/RESULTS.md: three quarters of the operations against writing and reading a byte";
+    /// They do where they compute at least so many elements.
+    byte_elements: usize = 1 << 12, "elements", "`elements` in benches/RESULTS.md: a kernel's start against operations without lanes";
     /// A costly value is stored where windows on it that overlap have at least so many elements.
     window_elements: usize = 1 << 12, "elements", "an estimate: a kernel takes the time of some 1,000 exponentials";
     /// Such windows have at least so many times the elements of the value.

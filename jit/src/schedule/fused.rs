@@ -372,15 +372,29 @@ impl FusedNode {
         // Short columns are written out, and lanes run along the rows.
         let columns = red.iter().product::<usize>();
         let elements = extents.iter().product::<usize>();
-        if (earlier.red.is_empty() && later.red.is_empty())
-            && columns > policy.thresholds.unrolled
-            && elements > policy.thresholds.across_elements
-            && later.crosses_memory(second, iter.len(), &extents)
-        {
-            return Err(Refusal::Extents(Mismatch::Order));
+        let long = columns > policy.thresholds.unrolled;
+        if long && elements > policy.thresholds.across_elements {
+            let pointwise = earlier.red.is_empty() && later.red.is_empty();
+            let crosses = pointwise && later.crosses_memory(second, iter.len(), &extents);
+            let walks = [(earlier, first), (later, second)]
+                .map(|(node, map)| node.walks_along(map, iter.len(), &extents));
+            // Lanes run along columns or rows, and one reduction would read across memory.
+            let reduce = earlier.reduces() && later.reduces();
+            let apart = reduce && matches!(walks, [Some(a), Some(b)] if a != b);
+            // What is stored reads across through tiles.
+            let tiled = policy.target.library.is_complete()
+                && !earlier.reduces()
+                && later.reduces()
+                && walks[0] == Some(Walk::Both);
+            if crosses || apart || tiled {
+                return Err(Refusal::Extents(Mismatch::Order));
+            }
         }
         if earlier.is_better_alone(elements / earlier.rows().max(1), policy) {
             return Err(Refusal::ScalarRows);
+        }
+        if policy.target.byte_lanes && earlier.is_of_bytes(policy) && !later.computes_bytes() {
+            return Err(Refusal::ByteLanes);
         }
         let in_order = |node: &FusedNode, map: &[Expr]| {
             let of = |term: &Term| match term {
@@ -410,6 +424,22 @@ impl FusedNode {
         policy.target.scalar_rows && pointwise && many && self.is_costly(thresholds.scalar_reads)
     }
 
+    /// Whether it computes bytes and truth values alone, by many operations.
+    fn is_of_bytes(&self, policy: &Policy) -> bool {
+        let thresholds = &policy.thresholds;
+        let elements = self.rows().saturating_mul(self.cols());
+        elements >= thresholds.byte_elements
+            && operations(&self.body) >= thresholds.byte_ops
+            && self.computes_bytes()
+    }
+
+    fn computes_bytes(&self) -> bool {
+        self.body
+            .values()
+            .iter()
+            .all(|value| value.dtype.size() == 1)
+    }
+
     /// Whether it has a function that costs more than reading its result, or at least `reads` reads at places that are looked up.
     fn is_costly(&self, reads: usize) -> bool {
         let values = || self.body.values().iter().map(|value| &value.op);
@@ -434,6 +464,38 @@ impl FusedNode {
         self.stores
             .iter()
             .any(|store| nearest(store).is_some_and(|v| v < rows))
+    }
+
+    /// What its loads that vary with rows and columns walk memory along, with variables that `map` gives of which the first
+    /// `rows` are rows.
+    fn walks_along(&self, map: &[Expr], rows: usize, extents: &[usize]) -> Option<Walk> {
+        let of = |term: &Term| match term {
+            Term::Var(v) => map.get(v.0 as usize).cloned(),
+            _ => None,
+        };
+        let mut walk = None;
+        for value in self.body.values() {
+            let BodyOp::Load { index, .. } = &value.op else {
+                continue;
+            };
+            let index = index.substitute(&of, extents);
+            let stride = |v: usize| index.coefficient(Var(v as u32)).unsigned_abs();
+            let moves = (0..extents.len()).filter(|&v| extents[v] > 1 && stride(v) > 0);
+            let (columns, rows): (Vec<usize>, Vec<usize>) = moves.partition(|&v| v >= rows);
+            let nearest = |of: &[usize]| of.iter().map(|&v| stride(v)).min();
+            let (Some(column), Some(row)) = (nearest(&columns), nearest(&rows)) else {
+                continue;
+            };
+            let this = match column < row {
+                true => Walk::Columns,
+                false => Walk::Rows,
+            };
+            walk = Some(walk.map_or(this, |before: Walk| match before == this {
+                true => this,
+                false => Walk::Both,
+            }));
+        }
+        walk
     }
 
     /// Whether a node and a later one are small enough together, and their loops alike, to be tried as one.
@@ -594,6 +656,15 @@ pub(super) fn operations(body: &Body) -> usize {
         )
     };
     body.values().iter().filter(|v| counts(&v.op)).count()
+}
+
+/// What loads walk memory along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walk {
+    Columns,
+    Rows,
+    /// Some along columns and others along rows.
+    Both,
 }
 
 /// `fused %3 %5: [16, 8 | 32]`, `after %2` if it takes up that product, then the body.

@@ -54,6 +54,7 @@ impl Target {
             table_bytes: 4096,
             shares_windows: false,
             scalar_rows: false,
+            byte_lanes: false,
             pitched_results: true,
             window_part: 4,
             scatters: false,

@@ -34,6 +34,7 @@ impl Target {
             table_bytes: 0,
             shares_windows: true,
             scalar_rows: true,
+            byte_lanes: true,
             pitched_results: true,
             window_part: 1,
             scatters: true,

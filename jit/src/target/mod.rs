@@ -67,6 +67,9 @@ pub struct Target {
     /// Whether what the columns of a row share is computed without lanes. If so, costly functions of many rows have a kernel of
     /// their own.
     pub scalar_rows: bool,
+    /// Whether a kernel that computes bytes and truth values alone has a lane for each byte of a register. If so, many
+    /// operations on these have a kernel of their own.
+    pub byte_lanes: bool,
     /// Whether a kernel may write its result with gaps into a larger one's memory. If so, parts of a concatenation are
     /// not copied there.
     pub pitched_results: bool,

@@ -15,6 +15,9 @@ use crate::schedule::{FusedNode, Store};
 use ferrotrace_kernels::support::{INTERLEAVE, cost_by_rows};
 use smallvec::SmallVec;
 
+/// Copies of values that are looked at most, before those that are alike are one.
+const MOST_COPIES: usize = 4096;
+
 /// A fused node without the short axes that lanes would go along: its columns, or the last variables of its rows. The node
 /// itself where these axes are not short, or where it computes what depends on the order of a loop.
 pub(super) fn unroll_short(node: FusedNode, policy: &Policy) -> FusedNode {
@@ -26,7 +29,9 @@ pub(super) fn unroll_short(node: FusedNode, policy: &Policy) -> FusedNode {
     let Some(Short { axes, next }) = short_axes(&node, lanes, policy.thresholds.unrolled) else {
         return node;
     };
-    if !few(&node) {
+    // Conditions on the axes are decided where these are written out.
+    let turns: usize = axes.iter().map(|&axis| node.extents()[axis]).product();
+    if node.body.values().len() * turns > MOST_COPIES {
         return node;
     }
     // What is behind an axis is one place nearer once that is gone.
@@ -36,11 +41,10 @@ pub(super) fn unroll_short(node: FusedNode, policy: &Policy) -> FusedNode {
         (!made.is_split(policy) || made.moments().is_some())
             && after(made, along, lanes) < before(&node, &axes, lanes)
     };
-    let without = |node: &FusedNode, axis: usize| unrolled(node, axis).filter(few);
-    let first = without(&node, axes[0]);
+    let first = unrolled(&node, axes[0]);
     let mut others = axes[1..].iter();
-    let made = first.and_then(|made| others.try_fold(made, |made, &axis| without(&made, axis)));
-    made.filter(fits).unwrap_or(node)
+    let made = first.and_then(|made| others.try_fold(made, |made, &axis| unrolled(&made, axis)));
+    made.filter(few).filter(fits).unwrap_or(node)
 }
 
 /// A node of many short rows that are vectors, as of products of small matrices, without its short loops of columns: a block of one
@@ -254,5 +258,48 @@ mod tests {
     fn many_loads_within_conditions_are_not_written_out() {
         assert!(is_written_out(2));
         assert!(!is_written_out(6));
+    }
+
+    // Conditions on the coordinates leave no load within conditions once they are decided.
+    #[test]
+    fn frames_of_vectors_are_written_out() {
+        let (mut text, mut next) = (String::new(), 2);
+        text += "%0: f32[100, 3] = input 0 [9, 3]\n%1: f32[100, 3] = input 1 [9, 3]\n";
+        let mut node = |operation: String| {
+            text += &format!("%{next}: f32{operation}\n");
+            next += 1;
+            format!("%{}", next - 1)
+        };
+        let mut unit = |x: &str| {
+            let square = node(format!("[100, 3] = square({x})"));
+            let sum = node(format!(
+                "[100, 1] = sum({square}) {{dims: [1], keepdim: true}}"
+            ));
+            let norm = node(format!("[100, 1] = sqrt({sum})"));
+            node(format!("[100, 3] = div({x}, {norm})"))
+        };
+        let (a, b) = (unit("%0"), unit("%1"));
+        // The coordinates from `first` on, then those before it.
+        let mut turned = |x: &str, first: usize| {
+            let mut part = |start: usize, len: usize| {
+                node(format!(
+                    "[100, {len}] = narrow({x}) {{dim: 1, start: {start}, len: {len}}}"
+                ))
+            };
+            let (head, tail) = (part(first, 3 - first), part(0, first));
+            node(format!("[100, 3] = cat({head}, {tail}) {{dim: 1}}"))
+        };
+        let parts = [(&a, 1), (&b, 2), (&a, 2), (&b, 1)].map(|(x, first)| turned(x, first));
+        let left = node(format!("[100, 3] = mul({}, {})", parts[0], parts[1]));
+        let right = node(format!("[100, 3] = mul({}, {})", parts[2], parts[3]));
+        let cross = node(format!("[100, 3] = sub({left}, {right})"));
+        let beside =
+            [&a, &b, &cross].map(|x| node(format!("[100, 3, 1] = unsqueeze({x}) {{dim: 2}}")));
+        let [a, b, c] = &beside;
+        let all = node(format!("[100, 3, 3] = cat({a}, {b}, {c}) {{dim: 2}}"));
+        let kernel = only_kernel(&format!("{text}return {all}"));
+        assert_eq!(kernel.extents(), [100, 3, 3]);
+        assert!(written(&kernel) > wide().thresholds.unrolled_values);
+        assert_eq!(unroll_short(kernel, &wide()).extents(), [100]);
     }
 }

@@ -1,0 +1,110 @@
+//! What one kernel would read along memory and across it, with lanes for some of it alone.
+
+use crate::common::{filled, noise, values};
+use crate::{kernels, plan, run};
+
+/// Kernels of a graph, whose values are compared with eager mode's on random operands.
+fn kernels_of(text: &str, shape: &[usize]) -> usize {
+    run(text, &[noise(shape, 7)], 1e-5);
+    kernels(text)
+}
+
+fn sums(shape: [usize; 2], first: usize, second: usize) -> String {
+    let [rows, columns] = shape;
+    let n = shape[1 - first];
+    format!(
+        "%0: f32[{rows}, {columns}] = input 0 [{columns}, 1]
+         %1: f32[{n}] = sum(%0) {{dims: [{first}], keepdim: false}}
+         %2: f32[{n}] = sum(%0) {{dims: [{second}], keepdim: false}}
+         %3: f32[{n}] = add(%1, %2)
+         return %3"
+    )
+}
+
+#[test]
+fn sums_along_both_dimensions_are_two_kernels() {
+    assert_eq!(kernels_of(&sums([70, 70], 0, 1), &[70, 70]), 2);
+    assert_eq!(kernels_of(&sums([70, 70], 1, 0), &[70, 70]), 2);
+    // Along one dimension, and where there is little to read, one kernel does it.
+    assert_eq!(kernels_of(&sums([70, 90], 1, 1), &[70, 90]), 1);
+    assert_eq!(kernels_of(&sums([9, 9], 0, 1), &[9, 9]), 1);
+}
+
+#[test]
+fn a_matrix_and_its_transpose_are_stored_before_a_reduction() {
+    for (reduction, dim) in [("sum", 1), ("max", 0), ("mean", 1)] {
+        let text = format!(
+            "%0: f32[80, 80] = input 0 [80, 1]
+             %1: f32[80, 80] = permute(%0) {{order: [1, 0]}}
+             %2: f32[80, 80] = add(%0, %1)
+             %3: f32[80, 80] = abs(%2)
+             %4: f32[80] = {reduction}(%3) {{dims: [{dim}], keepdim: false}}
+             return %4"
+        );
+        assert_eq!(kernels_of(&text, &[80, 80]), 2, "{reduction}");
+    }
+}
+
+/// A dilation by 3x3 of bytes, then their sum.
+fn dilated(n: usize) -> String {
+    let padded = n + 2;
+    let mut text = format!(
+        "%0: u8[{n}, {n}] = input 0 [{n}, 1]
+         %1: u8[{padded}, {padded}] = pad(%0, $0=0) {{pads: [[1, 1], [1, 1]]}}\n"
+    );
+    let (mut last, mut next) = (0, 2);
+    for i in 0..9 {
+        let (down, right) = (i / 3, i % 3);
+        text += &format!(
+            "%{next}: u8[{n}, {padded}] = narrow(%1) {{dim: 0, start: {down}, len: {n}}}
+             %{}: u8[{n}, {n}] = narrow(%{next}) {{dim: 1, start: {right}, len: {n}}}
+             %{}: u8[{n}, {n}] = maximum(%{last}, %{})\n",
+            next + 1,
+            next + 2,
+            next + 1
+        );
+        (last, next) = (next + 2, next + 3);
+    }
+    text + &format!(
+        "%{next}: i64[] = sum(%{last}) {{dims: [0, 1], keepdim: false}}
+         return %{next}"
+    )
+}
+
+#[test]
+fn many_operations_on_bytes_have_a_kernel_of_their_own() {
+    let of = |n: usize| {
+        let x = filled::<u8>(&[n, n], |i| (i * 7919 % 251) as u8);
+        let sum = values(&run(&dilated(n), std::slice::from_ref(&x), 0.0)[0])[0];
+        let x = values(&x);
+        let at = |i: usize, j: usize| x.get(i * n + j).copied().unwrap_or(0.0);
+        let around = |k: usize| k.saturating_sub(1)..=(k + 1).min(n - 1);
+        let greatest = |i: usize, j: usize| {
+            let places = around(i).flat_map(|r| around(j).map(move |c| (r, c)));
+            places.map(|(r, c)| at(r, c)).fold(0.0, f64::max)
+        };
+        let expected: f64 = (0..n * n).map(|p| greatest(p / n, p % n)).sum();
+        assert_eq!(sum, expected);
+        kernels(&dilated(n))
+    };
+    assert_eq!(of(100), 2);
+    // A few are computed with what is behind them.
+    assert_eq!(of(20), 1);
+}
+
+#[test]
+fn reshapes_to_bits_and_back_divide_nothing() {
+    let bits = vec![2usize; 14];
+    let strides: Vec<isize> = (0..14).rev().map(|bit| 1 << bit).collect();
+    let mut turned = strides.clone();
+    turned[0] = -turned[0];
+    let text = format!(
+        "%0: f32{bits:?} = input 0 {strides:?}
+         %1: f32{bits:?} = flip(%0) {{dims: [0]}}
+         %2: f32[16384] = reshape(%1) {{to: [16384]}}
+         return %2"
+    );
+    run(&text, &[noise(&bits, 3)], 0.0);
+    let explained = plan(&text).explain().to_string();
+    assert!(!explained.contains(")%2"), "{explained}");
+}
