@@ -86,7 +86,7 @@ pub const CASES: &[Case] = &[
         &[Small(DType::U8, &[512, 512])],
         |v| {
             let padded = v[0].pad(&[(1, 1), (1, 1)], 0);
-            let at = |i: usize| padded.narrow(0, i / 3, 512).narrow(1, i % 3, 512);
+            let at = |i: isize| padded.narrow(0, i / 3, 512).narrow(1, i % 3, 512);
             (0..9).fold(v[0].clone(), |x, i| x.maximum(at(i))).sum(..)
         },
     ),
