@@ -149,3 +149,59 @@ fn a_loop_that_reads_nothing_records_few_steps() {
         }
     });
 }
+
+/// A recurrence of 4 to 11 steps over an input, with a plan for each number of steps rather than for each pair of numbers that
+/// follow one another.
+#[test]
+fn lengths_that_change_have_a_plan_each() {
+    let lengths = |i: usize| 4 + (i * 2_654_435_761 >> 7) % 8;
+    let recurrence = |w: &Tensor, x: &Tensor| {
+        let mut h = Tensor::zeros([3, 6], DType::F64, &cpu());
+        for k in 0..x.dims()[1] {
+            h = (x.select(1, k as isize) + h.matmul(w)).tanh();
+        }
+        h.square().mean(..)
+    };
+    let generator = Generator::new(5);
+    let inputs: Vec<Tensor> = (4..12)
+        .map(|n| generator.randn([3, n, 6], DType::F64, &cpu()))
+        .collect();
+    let start = generator.randn([6, 6], DType::F64, &cpu()) * 0.3;
+    eval(inputs.iter().chain([&start])).unwrap();
+    let by_hand = || {
+        let (mut w, mut losses, mut late) = (start.clone(), Vec::new(), 0);
+        for i in 0..220 {
+            let (_, stats) = stats_scope(|| {
+                let p = w.requires_grad();
+                let loss = recurrence(&p, &inputs[lengths(i) - 4]);
+                w = p.detach() - grad(&loss, &[&p]).remove(0) * 0.1;
+                losses.push(loss.item::<f64>().unwrap());
+            });
+            late += if i >= 100 { stats.plans_built } else { 0 };
+        }
+        (losses, late)
+    };
+    let by_optimiser = || {
+        let (mut w, mut losses, mut late) = (start.clone(), Vec::new(), 0);
+        let mut opt = Adam::new(&w, 0.01);
+        for i in 0..220 {
+            let (_, stats) = stats_scope(|| {
+                let x = &inputs[lengths(i) - 4];
+                let (loss, g) = value_and_grad(&w, |w| recurrence(w, x));
+                opt.step(&mut w, &g);
+                losses.push(loss.item::<f64>().unwrap());
+            });
+            late += if i >= 100 { stats.plans_built } else { 0 };
+        }
+        (losses, late)
+    };
+    for run in [&by_hand as &dyn Fn() -> (Vec<f64>, u64), &by_optimiser] {
+        let (expected, _) = with_mode(Mode::Eager, run);
+        let (losses, late) = with_mode(Mode::Compiled, run);
+        for (a, b) in losses.iter().zip(&expected) {
+            assert!((a - b).abs() < 1e-9, "{a} {b}");
+        }
+        // Pairs of lengths would go on to bring plans.
+        assert!(late <= 8, "{late} plans behind the first hundred steps");
+    }
+}

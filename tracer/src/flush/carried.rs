@@ -16,15 +16,44 @@ const MOST_OPERATIONS: usize = 8;
 /// Pending steps after which a loop is taken to read nothing. One that reads its loss has two behind its update.
 const MOST_STEPS: usize = 3;
 
+/// What a flush adds for which a plan is made, at which sum the sizes of a loop are taken to change from step to step, and
+/// for how many steps they are. A flush that finds its plan takes one away.
+const NEW_PLAN: u32 = 2;
+const MOST_NEW: u32 = 20;
+const STEPS_APART: u32 = 1 << 16;
+
 thread_local! {
     /// Flushes that this thread's program asked for, and how many there were when the steps of a loop were computed last.
     static ASKED: Cell<u64> = const { Cell::new(0) };
     static SEEN: Cell<u64> = const { Cell::new(u64::MAX) };
+    /// How many flushes found no plan of late, and the steps that are still computed apart.
+    static NEW: Cell<u32> = const { Cell::new(0) };
+    static APART: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Notes a flush that the program asks for.
 pub(super) fn note_asked() {
     ASKED.set(ASKED.get() + 1);
+}
+
+/// Notes whether a flush found its plan. Where each step of a loop has other sizes, a flush that computes one step's update
+/// with the next one's loss has a plan for each pair of sizes: steps are then computed apart.
+pub(super) fn note_plan(known: bool) {
+    let sum = match known {
+        true => NEW.get().saturating_sub(1),
+        false => NEW.get() + NEW_PLAN,
+    };
+    if sum >= MOST_NEW {
+        APART.set(STEPS_APART);
+    }
+    NEW.set(sum.min(MOST_NEW));
+}
+
+/// Whether the steps of a loop are to be computed apart, at the end of one.
+fn computes_apart() -> bool {
+    let left = APART.get();
+    APART.set(left.saturating_sub(1));
+    left > 0
 }
 
 impl Tensor {
@@ -38,6 +67,15 @@ impl Tensor {
         self.node().set_carried();
         if self.node().facts.op().class() == Class::Create {
             flush_pending([self].into_iter(), Stores::AtOnce);
+        }
+    }
+
+    /// Notes that a loop may carry this tensor, of which a gradient is to be taken, and computes it where sizes change.
+    pub(crate) fn carry_leaf(&self) {
+        self.carry();
+        if trace::current() == 0 && self.is_pending() && computes_apart() {
+            // Other leaves follow, whose updates share most of the work.
+            flush_pending([self].into_iter(), Stores::Reachable);
         }
     }
 
@@ -60,7 +98,7 @@ impl Tensor {
         if trace::current() != 0 {
             return;
         }
-        let most = match SEEN.get() == ASKED.get() {
+        let most = match computes_apart() || SEEN.get() == ASKED.get() {
             true => 1,
             false => MOST_STEPS,
         };
@@ -70,7 +108,8 @@ impl Tensor {
         let is_behind = |tensor: &Tensor| tensor.pending_steps(most).len() == most;
         if !parameters.iter().any(is_behind) {
             // What the loop reads needs the parameters, not the number.
-            return flush_pending([self].into_iter(), Stores::AtOnce);
+            flush_pending([self].into_iter(), Stores::AtOnce);
+            return;
         }
         let mut steps: Vec<Vec<NodeArc>> = Vec::new();
         for tensor in parameters.iter().chain(state).chain([self]) {

@@ -49,18 +49,22 @@ where
 
 /// Computes and stores tensors. Errors of the tensors themselves stay in them.
 pub(crate) fn flush_tensors<'a>(tensors: impl Iterator<Item = &'a Tensor>) {
-    carried::note_asked();
-    flush_pending(tensors, Stores::Rule);
+    if flush_pending(tensors, Stores::Rule) {
+        carried::note_asked();
+    }
 }
 
-fn flush_pending<'a>(tensors: impl Iterator<Item = &'a Tensor>, stores: Stores) {
+/// Computes and stores the tensors that are pending. Whether any was.
+fn flush_pending<'a>(tensors: impl Iterator<Item = &'a Tensor>, stores: Stores) -> bool {
     let nodes: Vec<NodeArc> = tensors
         .filter(|tensor| tensor.is_pending())
         .map(|tensor| tensor.node().clone())
         .collect();
-    if !nodes.is_empty() {
+    let any = !nodes.is_empty();
+    if any {
         flush_nodes(nodes, stores);
     }
+    any
 }
 
 /// The data of a node that was flushed.

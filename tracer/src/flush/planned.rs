@@ -1,5 +1,6 @@
 //! From a collection to what runs for it: a plan met before, a new one, or ready-made kernels.
 
+use super::carried;
 use super::collected::Collected;
 use crate::backend::PlanInput;
 use crate::mode::Mode;
@@ -28,6 +29,7 @@ pub(crate) fn plan(
     }
     let staged = |stages| Ok(Planned::Staged(stages, collected.lines()));
     let known = plans::find(collected.hash, |form| collected.has_form(form, arrays()));
+    carried::note_plan(known.is_some());
     let entry = match known {
         Some(entry) => match entry.stages(mode) {
             Some(stages) => return staged(stages),

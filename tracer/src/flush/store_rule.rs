@@ -214,7 +214,14 @@ fn remember(node: &NodeArc) {
 /// each step is computed from the step before, however long it runs. The places that recorded it are noted, and what they
 /// recorded last is stored instead where something holds it: the next step then begins from there.
 pub(crate) fn add_computed(collected: &Collected, is_output: &mut [bool]) {
-    let mut found = is_output.to_vec();
+    // What a loop carries is stored for its own sake: where much is computed again, what it is computed from is looked for too.
+    let entries = 0..is_output.len();
+    let node = |n: usize| collected.entry_node(n as u32);
+    let again = entries.clone().filter(|&n| node(n).was_computed()).count();
+    let much = 4 * again > is_output.len();
+    let mut found: Vec<bool> = entries
+        .map(|n| is_output[n] && !(much && node(n).is_carried()))
+        .collect();
     mark_computed(collected, &mut found);
     for number in (0..found.len()).filter(|&n| found[n] && !is_output[n]) {
         remember(collected.entry_node(number as u32));

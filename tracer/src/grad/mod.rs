@@ -115,7 +115,7 @@ impl Tensor {
             );
             return Tensor::failed("requires_grad", Error::dtype(why), &[self]);
         }
-        self.carry();
+        self.carry_leaf();
         self.with_history(Some(History::leaf(trace::current())))
     }
 

@@ -6,6 +6,9 @@ use ferrotrace_runtime::DType;
 /// The vectors of an array that draws are made into, and the one behind them that notes which they are.
 const VECTORS: usize = 5;
 
+/// Bytes that a round of the generator draws.
+const BLOCK: usize = 16;
+
 /// Gives the draws of a function by one key and offset an array, out of which they come as long as they follow one another.
 pub fn draw_ahead(kernel: &mut Kernel) {
     for function in &mut kernel.functions {
@@ -58,6 +61,10 @@ fn ahead(function: Function) -> Option<(Function, Type)> {
         ("run_bits63", _) => ("ahead_bits63", DType::I64),
         _ => return None,
     };
+    // Less than a block is drawn where it is needed, by a function that may be outlined.
+    if usize::from(lanes) * element.size() < BLOCK {
+        return None;
+    }
     let ahead = Function::Support(stem, dtype, lanes);
     Some((ahead, Type::vector(element, lanes.into())))
 }
@@ -109,5 +116,13 @@ mod tests {
         let names = [0, 1].map(|n| Name::of(Part::Drawn, n).to_string());
         assert_eq!(names.map(|name| uses(&name)), [2, 1], "{text}");
         assert_eq!(text.matches("run_normal").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn less_than_a_block_is_not_drawn_ahead() {
+        let lanes = |n| ahead(Function::Support("run_normal", DType::F32, n));
+        assert!(lanes(2).is_none() && lanes(4).is_some());
+        let lanes = |n| ahead(Function::Support("run_uniform", DType::F64, n));
+        assert!(lanes(1).is_none() && lanes(2).is_some());
     }
 }
