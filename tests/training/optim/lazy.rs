@@ -154,7 +154,7 @@ fn a_loop_that_reads_nothing_records_few_steps() {
 /// follow one another.
 #[test]
 fn lengths_that_change_have_a_plan_each() {
-    let lengths = |i: usize| 4 + (i * 2_654_435_761 >> 7) % 8;
+    let lengths = |i: usize| 4 + ((i * 2_654_435_761) >> 7) % 8;
     let recurrence = |w: &Tensor, x: &Tensor| {
         let mut h = Tensor::zeros([3, 6], DType::F64, &cpu());
         for k in 0..x.dims()[1] {
