@@ -681,12 +681,16 @@ mod tests {
             let stored = v(&[8.0, 0.0]) * 2.0;
             let y = &stored + v(&[9.0, 0.0]);
             assert_eq!(given(&[&y]), [8.0, 9.0]);
-            // A node that only an operation outside of the flush uses needs its data too.
-            let inner = v(&[6.0, 0.0]) * 2.0;
-            let (y, outside) = (&inner + v(&[7.0, 0.0]), &inner - 1.0);
-            drop(inner);
-            assert_eq!(given(&[&y]), [7.0]);
-            drop(outside);
+            // A node that only an operation outside of the flush uses needs its data too, or is stored in its place.
+            let used_outside = |inner: Tensor| {
+                let (y, outside) = (&inner + v(&[7.0, 0.0]), &inner - 1.0);
+                drop(inner);
+                let given = given(&[&y]);
+                drop(outside);
+                given
+            };
+            assert_eq!(used_outside(v(&[6.0]).expand([2]) * 2.0), [7.0]);
+            assert_eq!(used_outside(v(&[6.0, 0.0]) * 2.0), [6.0, 7.0]);
         });
     }
 
