@@ -286,15 +286,17 @@ impl<R: Rule> Optimizer<R> {
             scale.update(fine);
         }
         self.steps.carry();
-        let mut parameters = Vec::new();
-        model.for_each(|name, tensor| {
-            if self.state.contains_key(name) {
-                parameters.push(tensor.clone());
-            }
+        self.steps.end_step(|| {
+            let mut parameters = Vec::new();
+            model.for_each(|name, tensor| {
+                if self.state.contains_key(name) {
+                    parameters.push(tensor.clone());
+                }
+            });
+            let numbers = self.scale.iter().flat_map(|s| [&s.scale, &s.good]);
+            let kept = self.state.values().flat_map(Slot::tensors);
+            (parameters, numbers.chain(kept).cloned().collect())
         });
-        let numbers = self.scale.iter().flat_map(|s| [&s.scale, &s.good]);
-        let kept = self.state.values().flat_map(Slot::tensors);
-        self.steps.end_step(&parameters, numbers.chain(kept));
     }
 
     /// The gradients of the parameters that are learnt, by name: one for each that the model does not tie, also where two

@@ -119,7 +119,7 @@ fn the_second_step_is_like_all_later() {
     });
 }
 
-/// The same parameters come of a loop that reads each loss and of one that reads nothing.
+/// A loop that reads nothing ends with the parameters of one that reads each loss, and its plans are few.
 #[test]
 fn a_loop_that_reads_nothing_records_few_steps() {
     with_mode(Mode::Compiled, || {

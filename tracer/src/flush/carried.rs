@@ -16,19 +16,18 @@ const MOST_OPERATIONS: usize = 8;
 /// Pending steps after which a loop is taken to read nothing. One that reads its loss has two behind its update.
 const MOST_STEPS: usize = 3;
 
-/// What a flush adds for which a plan is made, at which sum the sizes of a loop are taken to change from step to step, and
-/// for how many steps they are. A flush that finds its plan takes one away.
+/// What a flush adds to the sum of new plans if it makes one; a flush that finds its plan takes one away. Where the sum reaches
+/// `MOST_NEW`, the sizes of a loop are taken to change from step to step, until as many flushes as `LASTS` have found plans.
 const NEW_PLAN: u32 = 2;
 const MOST_NEW: u32 = 20;
-const STEPS_APART: u32 = 1 << 16;
+const LASTS: u32 = 1 << 16;
 
 thread_local! {
     /// Flushes that this thread's program asked for, and how many there were when the steps of a loop were computed last.
     static ASKED: Cell<u64> = const { Cell::new(0) };
     static SEEN: Cell<u64> = const { Cell::new(u64::MAX) };
-    /// How many flushes found no plan of late, and the steps that are still computed apart.
+    /// The sum of new plans.
     static NEW: Cell<u32> = const { Cell::new(0) };
-    static APART: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Notes a flush that the program asks for.
@@ -43,17 +42,15 @@ pub(super) fn note_plan(known: bool) {
         true => NEW.get().saturating_sub(1),
         false => NEW.get() + NEW_PLAN,
     };
-    if sum >= MOST_NEW {
-        APART.set(STEPS_APART);
-    }
-    NEW.set(sum.min(MOST_NEW));
+    NEW.set(match known || sum < MOST_NEW {
+        true => sum,
+        false => LASTS,
+    });
 }
 
 /// Whether the steps of a loop are to be computed apart, at the end of one.
 fn computes_apart() -> bool {
-    let left = APART.get();
-    APART.set(left.saturating_sub(1));
-    left > 0
+    NEW.get() >= MOST_NEW
 }
 
 impl Tensor {
@@ -88,13 +85,10 @@ impl Tensor {
     }
 
     /// Notes that a step of a loop ends, of which this tensor is the number, and computes the steps so far if the loop
-    /// reads nothing. It carries `parameters` and `state` too.
+    /// reads nothing. `carried` gives the parameters, and the other tensors that the loop carries; it is asked only where steps
+    /// are pending.
     #[doc(hidden)]
-    pub fn end_step<'a>(
-        &'a self,
-        parameters: &'a [Tensor],
-        state: impl IntoIterator<Item = &'a Tensor>,
-    ) {
+    pub fn end_step(&self, carried: impl FnOnce() -> (Vec<Tensor>, Vec<Tensor>)) {
         if trace::current() != 0 {
             return;
         }
@@ -102,17 +96,18 @@ impl Tensor {
             true => 1,
             false => MOST_STEPS,
         };
-        if self.pending_steps(most).len() < most {
+        let is_behind = |tensor: &Tensor| tensor.pending_steps(most).len() == most;
+        if !is_behind(self) {
             return;
         }
-        let is_behind = |tensor: &Tensor| tensor.pending_steps(most).len() == most;
+        let (parameters, state) = carried();
         if !parameters.iter().any(is_behind) {
             // What the loop reads needs the parameters, not the number.
             flush_pending([self].into_iter(), Stores::AtOnce);
             return;
         }
         let mut steps: Vec<Vec<NodeArc>> = Vec::new();
-        for tensor in parameters.iter().chain(state).chain([self]) {
+        for tensor in parameters.iter().chain(&state).chain([self]) {
             for (back, node) in tensor.pending_steps(usize::MAX).into_iter().enumerate() {
                 if steps.len() <= back {
                     steps.push(Vec::new());
