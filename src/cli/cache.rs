@@ -92,9 +92,8 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !ended.load(Relaxed) {
-                    let names: Vec<PathBuf> = (0..50)
-                        .map(|i| folder.path().join(i.to_string()))
-                        .collect();
+                    let names: Vec<PathBuf> =
+                        (0..50).map(|i| folder.path().join(i.to_string())).collect();
                     names.iter().for_each(|name| drop(fs::write(name, "goes")));
                     names.iter().for_each(|name| drop(fs::remove_file(name)));
                 }
