@@ -2,6 +2,7 @@
 
 mod counts;
 mod edges;
+mod flat;
 mod joins;
 mod losses;
 mod operators;

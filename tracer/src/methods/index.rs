@@ -4,6 +4,8 @@ mod at;
 mod count;
 mod diagonal;
 mod fill;
+mod flat;
+mod onto;
 mod place;
 mod runs;
 mod search;
