@@ -69,8 +69,8 @@ mod read;
 mod bytes;
 
 pub use args::{
-    Conv, Dim, Dims, Extents, Operand, Padding, Pool, Quantiles, Sizes, Slice, SliceBy, Slices,
-    TensorLike, Window,
+    Conv, Dim, Dims, Extents, Operand, Padding, Pool, Quantiles, Shifts, Sizes, Slice, SliceBy,
+    Slices, TensorLike, Window,
 };
 pub use backend::{
     Bound, Choice, Explanation, Folded, GraphDecision, Hint, Machine, Measured, Nanoseconds,

@@ -5,6 +5,7 @@ mod edges;
 mod flat;
 mod joins;
 mod losses;
+mod names;
 mod operators;
 mod order;
 mod picked;
