@@ -91,7 +91,8 @@ pub use grad::{checkpoint, custom_grad, grad, jvp, no_grad, value_and_grad, vjp}
 pub use jit_fn::FunctionTrace;
 pub use jit_fn::{Jit, JitFn, jit};
 pub use methods::{
-    Bag, BagMode, GridPadding, Interpolation, PadMode, ReduceOp, Reduction, Rounding,
+    Bag, BagMode, GridPadding, Interpolation, MatrixNorm, Overlap, PadMode, ReduceOp, Reduction,
+    Rounding,
 };
 #[doc(hidden)]
 pub use mode::current as current_mode;

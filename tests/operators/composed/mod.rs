@@ -1,5 +1,6 @@
 //! Methods that others express, with PyTorch's meaning, against binary64 and numbers that PyTorch gave, in both modes.
 
+mod chains;
 mod counts;
 mod edges;
 mod flat;
@@ -10,6 +11,7 @@ mod operators;
 mod order;
 mod picked;
 mod random;
+mod sampled;
 mod series;
 mod shapes;
 mod vectors;

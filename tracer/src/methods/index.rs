@@ -2,6 +2,7 @@
 
 mod at;
 mod count;
+mod count2d;
 mod diagonal;
 mod fill;
 mod flat;
