@@ -44,9 +44,9 @@ pub use ferrotrace_tracer::{
     Padding, Place, Pool, Precision, Quantiles, ReduceOp, Reduction, Rounding, Shifts, Sizes,
     Slice, SliceBy, Slices, Tensor, TensorLike, TensorStruct, Window, Work, associative_scan,
     bounded_while_loop, checkpoint, cond, custom_grad, derived, detect_anomaly, eval, explain,
-    grad, jit, jvp, manual_seed, map, no_grad, scan, scan_reversed, set_mode, set_retained_limit,
-    set_thread_mode, set_trace_limit, set_tuning, value_and_grad, vjp, while_loop, with_mode,
-    with_precision, with_tuning,
+    grad, hessian, jacobian, jit, jvp, manual_seed, map, no_grad, scan, scan_reversed, set_mode,
+    set_retained_limit, set_thread_mode, set_trace_limit, set_tuning, value_and_grad, vjp,
+    while_loop, with_mode, with_precision, with_tuning,
 };
 
 pub mod data;

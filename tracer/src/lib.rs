@@ -86,7 +86,9 @@ pub use ferrotrace_derive::TensorStruct;
 pub use flush::eval;
 pub use flush::limit::{set_retained_limit, set_trace_limit};
 pub use generator::{Generator, GeneratorState, manual_seed};
-pub use grad::{checkpoint, custom_grad, grad, jvp, no_grad, value_and_grad, vjp};
+pub use grad::{
+    checkpoint, custom_grad, grad, hessian, jacobian, jvp, no_grad, value_and_grad, vjp,
+};
 #[doc(hidden)]
 pub use jit_fn::FunctionTrace;
 pub use jit_fn::{Jit, JitFn, jit};
