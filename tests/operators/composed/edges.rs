@@ -388,10 +388,12 @@ fn divisors_of_long_integers() {
     let (mut x, mut y) = (1i64, 1i64);
     while let Some(next) = x.checked_add(y) {
         (x, y) = (y, next);
-        (a.push(x), b.push(-y));
+        a.push(x);
+        b.push(-y);
     }
     for _ in 0..1000 {
-        (a.push(drawn()), b.push(drawn()));
+        a.push(drawn());
+        b.push(drawn());
     }
     both(|| {
         for dtype in [I64, I32, I16] {

@@ -24,7 +24,7 @@ fn places_that_are_not_zero() {
     both(|| {
         let number = Tensor::scalar(2.0, F32, &cpu());
         equal(&number.argwhere(), &[1, 0], &[]);
-        equal(&(&number * 0).argwhere(), &[0, 0], &[]);
+        equal(&number.zeros_like().argwhere(), &[0, 0], &[]);
         equal(&number.flatnonzero(), &[1], &[0.0]);
         equal(&Tensor::zeros((2, 0), F32, &cpu()).flatnonzero(), &[0], &[]);
         let x = Tensor::ones((2, 3), F32, &cpu());
@@ -126,7 +126,7 @@ fn slices_joined_at_positions() {
 #[test]
 fn main_diagonals_filled() {
     let every = |n: usize, step: usize, until: usize| -> Vec<f64> {
-        let on = |i: usize| i % step == 0 && i < until;
+        let on = |i: usize| i.is_multiple_of(step) && i < until;
         (0..n).map(|i| if on(i) { 1.0 } else { 0.0 }).collect()
     };
     each(&ALL, false, |dtype| {
