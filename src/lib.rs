@@ -40,12 +40,13 @@ pub use ferrotrace_runtime::{
 pub use ferrotrace_tracer::{
     ArgKind, Bag, BagMode, Bound, Buffer, Choice, Conv, Dim, Dims, Explanation, Extents, Folded,
     Generator, GeneratorState, GraphDecision, GridPadding, Hint, Interpolation, Jit, JitArg, JitFn,
-    JitResult, Leaf, Machine, Measured, Mode, Nanoseconds, Operand, PadMode, Padding, Place, Pool,
-    Precision, Quantiles, ReduceOp, Reduction, Rounding, Sizes, Slice, SliceBy, Slices, Tensor,
-    TensorLike, TensorStruct, Window, Work, associative_scan, bounded_while_loop, checkpoint, cond,
-    custom_grad, derived, detect_anomaly, eval, explain, grad, jit, jvp, manual_seed, map, no_grad,
-    scan, scan_reversed, set_mode, set_retained_limit, set_thread_mode, set_trace_limit,
-    set_tuning, value_and_grad, vjp, while_loop, with_mode, with_precision, with_tuning,
+    JitResult, Leaf, Machine, MatrixNorm, Measured, Mode, Nanoseconds, Operand, Overlap, PadMode,
+    Padding, Place, Pool, Precision, Quantiles, ReduceOp, Reduction, Rounding, Shifts, Sizes,
+    Slice, SliceBy, Slices, Tensor, TensorLike, TensorStruct, Window, Work, associative_scan,
+    bounded_while_loop, checkpoint, cond, custom_grad, derived, detect_anomaly, eval, explain,
+    grad, hessian, jacobian, jit, jvp, manual_seed, map, no_grad, scan, scan_reversed, set_mode,
+    set_retained_limit, set_thread_mode, set_trace_limit, set_tuning, value_and_grad, vjp,
+    while_loop, with_mode, with_precision, with_tuning,
 };
 
 pub mod data;

@@ -33,6 +33,7 @@
 //! ```
 
 mod adam;
+mod adaptive;
 mod gradients;
 mod muon;
 mod optimizer;
@@ -43,12 +44,13 @@ mod schedule;
 mod sgd;
 
 pub use adam::{Adam, AdamRule, AdamW, AdamWRule};
+pub use adaptive::{Adamax, AdamaxRule, NAdam, NAdamRule, RAdam, RAdamRule};
 pub use gradients::{
     add_gradients, clip_norm, clip_value, global_norm, gradients_of, require_gradients, zero_grad,
 };
 pub use muon::{Muon, MuonRule};
 pub use optimizer::{Group, Optimizer, Slot};
-pub use root::{Adagrad, AdagradRule, RmsProp, RmsPropRule};
+pub use root::{Adadelta, AdadeltaRule, Adagrad, AdagradRule, RmsProp, RmsPropRule};
 pub use rule::{Memory, Rule, Step};
 pub use scale::LossScale;
 pub use schedule::{Curve, Schedule};

@@ -1,4 +1,4 @@
-//! Steps divided by the root of squared gradients: RMSprop and Adagrad.
+//! Steps divided by the root of squared gradients: RMSprop, Adagrad and Adadelta.
 
 use super::Optimizer;
 use super::rule::{Memory, Rule, Step, decayed, kept, zeros};
@@ -166,6 +166,68 @@ impl Adagrad {
     pub fn begin_with(mut self, sum: f64) -> Adagrad {
         self.rule.begin = sum;
         self.begin_again();
+        self
+    }
+}
+
+/// The rule of [`Adadelta`].
+#[derive(Clone, Copy, Debug, TensorStruct)]
+pub struct AdadeltaRule {
+    /// The part of both mean squares that a step keeps.
+    pub rho: f64,
+    /// What is added to mean squares below their roots.
+    pub eps: f64,
+}
+
+impl Rule for AdadeltaRule {
+    fn begin(&self, parameter: &Tensor) -> Memory {
+        zeros(&["square_avg", "acc_delta"], parameter)
+    }
+
+    fn update(
+        &self,
+        step: &Step<'_>,
+        parameter: &Tensor,
+        gradient: &Tensor,
+        memory: &mut Memory,
+    ) -> Tensor {
+        let gradient = decayed(gradient, parameter, step.weight_decay);
+        let square =
+            kept(memory, "square_avg", parameter) * self.rho + gradient.square() * (1.0 - self.rho);
+        let moved = kept(memory, "acc_delta", parameter);
+        let root = (&square + self.eps).sqrt();
+        let towards = (&moved + self.eps).sqrt() / root * gradient;
+        let moved = moved * self.rho + towards.square() * (1.0 - self.rho);
+        memory.insert("square_avg".into(), square);
+        memory.insert("acc_delta".into(), moved);
+        parameter - towards * step.lr
+    }
+}
+
+/// Gradients times the root of steps' mean square over that of their own
+/// ([Zeiler 2012](https://arxiv.org/abs/1212.5701)); weight decay is added to the gradient.
+pub type Adadelta = Optimizer<AdadeltaRule>;
+
+impl Adadelta {
+    /// For a model, with this learning rate, which is 1 as a rule, and PyTorch's numbers.
+    #[track_caller]
+    pub fn new<M: TensorStruct>(model: &M, lr: f64) -> Adadelta {
+        let rule = AdadeltaRule {
+            rho: 0.9,
+            eps: 1e-6,
+        };
+        Optimizer::with(model, lr, rule)
+    }
+
+    /// The part of both mean squares that a step keeps.
+    pub fn rho(mut self, rho: f64) -> Adadelta {
+        self.rule.rho = rho;
+        self
+    }
+
+    /// What is added to mean squares below their roots.
+    pub fn eps(mut self, eps: f64) -> Adadelta {
+        self.rule.eps = eps;
         self
     }
 }

@@ -1,6 +1,7 @@
 //! The last column of the front page's table "Coming from PyTorch, candle, ndarray" is what stands here, compiled and run.
 
 use ferrotrace::prelude::*;
+use ferrotrace::value_and_grad;
 
 /// Whether what a cell gives is as it should be: no tensor carries an error.
 trait Checked {
@@ -81,7 +82,7 @@ fn cells() -> Vec<(&'static str, Result<()>)> {
         Tensor::cat(&[&x, &y], 0);
         x.sort(-1, false);
         x.to_vec::<f32>()?;
-        { let x = x.requires_grad(); grad(&x.sum(..), &[&x]).remove(0) };
+        value_and_grad(&x, |x| x.sum(..)).1;
         x.to_ndarray::<f32>()?;
         jit(|x: &Tensor| x.exp()).call(&x);
         with_mode(Mode::Eager, || x.exp());
@@ -123,4 +124,11 @@ fn the_front_page_shows_what_compiles_and_runs() {
         let is_device = text.contains("cuda");
         assert!(outcome.is_ok() || is_device, "{text}: {outcome:?}");
     }
+}
+
+#[test]
+fn the_gradient_of_a_sum_is_one_everywhere() {
+    let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0], 3, &Device::cpu());
+    let gradient = value_and_grad(&x, |x| x.sum(..)).1;
+    assert_eq!(gradient.to_vec::<f32>().expect("a gradient"), [1.0; 3]);
 }

@@ -239,6 +239,12 @@ optimised("adamw_groups", lambda p: o.AdamW([{"params": p[:1]}, {"params": p[1:]
 optimised("rmsprop", lambda p: o.RMSprop(p, 0.1, alpha=0.9, weight_decay=0.05))
 optimised("rmsprop_all", lambda p: o.RMSprop(p, 0.1, alpha=0.9, momentum=0.5, centered=True))
 optimised("adagrad", lambda p: o.Adagrad(p, 0.1, lr_decay=0.1, weight_decay=0.05, initial_accumulator_value=0.1))
+optimised("adadelta", lambda p: o.Adadelta(p, 1.5, rho=0.8, weight_decay=0.05))
+optimised("nadam", lambda p: o.NAdam(p, 0.1, weight_decay=0.05))
+optimised("nadam_decoupled", lambda p: o.NAdam(p, 0.1, betas=(0.8, 0.95), momentum_decay=0.1, weight_decay=0.2, decoupled_weight_decay=True))
+optimised("radam", lambda p: o.RAdam(p, 0.1, weight_decay=0.05))
+optimised("radam_decoupled", lambda p: o.RAdam(p, 0.1, betas=(0.8, 0.95), weight_decay=0.2, decoupled_weight_decay=True))
+optimised("adamax", lambda p: o.Adamax(p, 0.1, betas=(0.8, 0.95), weight_decay=0.05))
 optimised("lion", lion)
 optimised("muon", muon)
 

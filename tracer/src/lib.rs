@@ -69,8 +69,8 @@ mod read;
 mod bytes;
 
 pub use args::{
-    Conv, Dim, Dims, Extents, Operand, Padding, Pool, Quantiles, Sizes, Slice, SliceBy, Slices,
-    TensorLike, Window,
+    Conv, Dim, Dims, Extents, Operand, Padding, Pool, Quantiles, Shifts, Sizes, Slice, SliceBy,
+    Slices, TensorLike, Window,
 };
 pub use backend::{
     Bound, Choice, Explanation, Folded, GraphDecision, Hint, Machine, Measured, Nanoseconds,
@@ -86,12 +86,15 @@ pub use ferrotrace_derive::TensorStruct;
 pub use flush::eval;
 pub use flush::limit::{set_retained_limit, set_trace_limit};
 pub use generator::{Generator, GeneratorState, manual_seed};
-pub use grad::{checkpoint, custom_grad, grad, jvp, no_grad, value_and_grad, vjp};
+pub use grad::{
+    checkpoint, custom_grad, grad, hessian, jacobian, jvp, no_grad, value_and_grad, vjp,
+};
 #[doc(hidden)]
 pub use jit_fn::FunctionTrace;
 pub use jit_fn::{Jit, JitFn, jit};
 pub use methods::{
-    Bag, BagMode, GridPadding, Interpolation, PadMode, ReduceOp, Reduction, Rounding,
+    Bag, BagMode, GridPadding, Interpolation, MatrixNorm, Overlap, PadMode, ReduceOp, Reduction,
+    Rounding,
 };
 #[doc(hidden)]
 pub use mode::current as current_mode;

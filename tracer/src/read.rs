@@ -170,6 +170,27 @@ impl Tensor {
         ArrayD::from_shape_vec(self.dims(), data).map_err(|error| Error::shape(error.to_string()))
     }
 
+    /// Whether both have one shape and all elements are equal, after promotion. NaN equals nothing.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1.0, 2.0], 2, &Device::cpu());
+    /// assert!(x.equal(&x.clone())? && !x.equal(&(&x + 1.0))? && !x.equal(&x.unsqueeze(0))?);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// One of the tensors cannot be computed, or they lie on different devices.
+    #[track_caller]
+    pub fn equal(&self, u: &Tensor) -> Result<bool> {
+        self.check()?;
+        u.check()?;
+        match self.shape() == u.shape() {
+            true => self.eq(u).all(..).to_scalar::<bool>(),
+            false => Ok(false),
+        }
+    }
+
     /// Whether every pair of elements (after broadcasting) is equal or differs by at most `atol + rtol·|u|`. NaN is
     /// close to nothing.
     ///

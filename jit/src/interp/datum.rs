@@ -311,6 +311,7 @@ macro_rules! arithmetic {
                 BitwiseXor => x ^ y,
                 Shl => Integer::shl(x, y),
                 Shr => Integer::shr(x, y),
+                Gcd => Integer::gcd(x, y),
                 _ => return None,
             }))
         }

@@ -60,15 +60,17 @@ pub enum BinaryOp {
     Shl,
     /// a shifted right by b bits, filling with the sign; the fill alone where b is negative or not below the width.
     Shr,
+    /// The greatest common divisor of magnitudes, of integers; that of 0 and x is |x|. That of 0 or MIN and MIN wraps to MIN.
+    Gcd,
 }
 
 use BinaryOp::*;
 
 impl BinaryOp {
     /// Every operator, in order of declaration.
-    pub const ALL: [BinaryOp; 25] = [
+    pub const ALL: [BinaryOp; 26] = [
         Add, Sub, Mul, Div, FloorDiv, Mod, Fmod, Pow, Maximum, Minimum, Atan2, Eq, Ne, Lt, Le, Gt,
-        Ge, LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr, BitwiseXor, Shl, Shr,
+        Ge, LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr, BitwiseXor, Shl, Shr, Gcd,
     ];
 
     /// The name in snake case, as PyTorch spells it.
@@ -99,6 +101,7 @@ impl BinaryOp {
             BitwiseXor => "bitwise_xor",
             Shl => "shl",
             Shr => "shr",
+            Gcd => "gcd",
         }
     }
 
@@ -126,7 +129,7 @@ impl BinaryOp {
                 Category::Float => None,
                 _ => Some(promoted),
             },
-            Shl | Shr => match category {
+            Shl | Shr | Gcd => match category {
                 Category::Int => Some(promoted),
                 _ => None,
             },
@@ -143,7 +146,7 @@ impl BinaryOp {
 
     /// Whether computing the value again costs more than loading it (ir B9).
     pub const fn heavy(self) -> bool {
-        matches!(self, FloorDiv | Mod | Fmod | Pow | Atan2)
+        matches!(self, FloorDiv | Mod | Fmod | Pow | Atan2 | Gcd)
     }
 
     /// Whether the result jumps where operand number `operand` passes some number. A power of a negative base is a number
@@ -209,7 +212,7 @@ impl BinaryOp {
             BitwiseAnd => infix("&"),
             BitwiseOr => infix("|"),
             BitwiseXor => infix("^"),
-            FloorDiv | Mod | Fmod | Pow | Maximum | Minimum | Atan2 | Shl | Shr => {
+            FloorDiv | Mod | Fmod | Pow | Maximum | Minimum | Atan2 | Shl | Shr | Gcd => {
                 call(needs, self.name(), dtype, lanes, &[a, b])
             }
         }
@@ -248,7 +251,7 @@ impl BinaryOp {
             BitwiseAnd => format!("(({c})({a} & {b}))"),
             BitwiseOr => format!("(({c})({a} | {b}))"),
             BitwiseXor => format!("(({c})({a} ^ {b}))"),
-            FloorDiv | Mod | Fmod | Pow | Maximum | Minimum | Atan2 | Shl | Shr => {
+            FloorDiv | Mod | Fmod | Pow | Maximum | Minimum | Atan2 | Shl | Shr | Gcd => {
                 call(needs, self.name(), dtype, SCALAR, &[a, b])
             }
         }

@@ -28,6 +28,23 @@ pub trait Integer: Copy + PartialOrd {
     fn shl(self, b: Self) -> Self;
     /// a shifted right; the sign where b is negative or not below the width.
     fn shr(self, b: Self) -> Self;
+    /// The greatest common divisor of magnitudes, which wraps.
+    fn gcd(self, b: Self) -> Self;
+}
+
+/// The greatest common divisor: the difference of two odd numbers is even, and its factors of 2 are none of it.
+#[inline(always)]
+fn common_divisor(mut a: u64, mut b: u64) -> u64 {
+    if a == 0 || b == 0 {
+        return a | b;
+    }
+    let twos = (a | b).trailing_zeros();
+    a >>= a.trailing_zeros();
+    while b != 0 {
+        b >>= b.trailing_zeros();
+        (a, b) = (a.min(b), a.abs_diff(b));
+    }
+    a << twos
 }
 
 macro_rules! integer {
@@ -105,6 +122,11 @@ macro_rules! integer {
                 let fill = if self < 0 { (0 as $t).wrapping_sub(1) } else { 0 };
                 if b >= 0 && (b as u64) < $t::BITS as u64 { self.wrapping_shr(b as u32) } else { fill }
             }
+            #[inline(always)]
+            fn gcd(self, b: $t) -> $t {
+                let [a, b] = [self, b].map(|x| (x as i64).unsigned_abs());
+                common_divisor(a, b) as $t
+            }
         }
     )*};
 }
@@ -133,6 +155,22 @@ fn c_scalar(dtype: DType) -> &'static str {
         _ => "long",
     }
 }
+
+/// [`common_divisor`] of the magnitudes of `x` and `y`.
+const GCD: &str = "    unsigned long p = x < 0 ? 0ul - (unsigned long)x : (unsigned long)x, q = y < 0 ? 0ul - (unsigned long)y : (unsigned long)y;
+    if (p == 0 || q == 0) r = p | q;
+    else {
+      int twos = __builtin_ctzl(p | q);
+      p >>= __builtin_ctzl(p);
+      while (q) {
+        q >>= __builtin_ctzl(q);
+        unsigned long by = q - p, less = 0ul - (unsigned long)(q < p);
+        p += by & less;
+        q = (by ^ less) - less;
+      }
+      r = p << twos;
+    }
+";
 
 /// A function of a quotient, of vectors: floats divide integers below 2¹⁶ and doubles those below 2⁵³, for the rounded
 /// quotient of such is an integer only where the exact one is. `result` is an expression of the truncated quotient `q`, 0
@@ -254,6 +292,9 @@ pub(super) fn entries() -> Vec<Entry> {
         }
         entries.push(Entry::new(format!("ft_pow_{dtype}"), move |n, w| {
             lanewise(n, dtype, w, &pow)
+        }));
+        entries.push(Entry::new(format!("ft_gcd_{dtype}"), move |n, w| {
+            lanewise(n, dtype, w, GCD)
         }));
         let inside = if signed {
             format!("((M)(b >= 0) & (M)(b < {bits}))")

@@ -181,6 +181,13 @@ fn integer(name: &str, stem: &str, dtype: DType) -> Option<Definition> {
             "  if (b < 0) return ({c})(a == 1 ? 1 : {signed} && a == ({c})-1 ? (b & 1 ? a : 1) : 0);\n  {u} r = 1, x = ({u})a;\n  \
              for (; b > 0; b >>= 1) {{\n    if (b & 1) r *= x;\n    x *= x;\n  }}\n  return ({c})r;\n"
         )),
+        "gcd" => body(format!(
+            "  unsigned long long p = a < 0 ? 0ull - (unsigned long long)a : (unsigned long long)a;\n  \
+             unsigned long long q = b < 0 ? 0ull - (unsigned long long)b : (unsigned long long)b;\n  \
+             if (p == 0 || q == 0) return ({c})(p | q);\n  const int twos = __ffsll(p | q) - 1;\n  p >>= __ffsll(p) - 1;\n  \
+             while (q) {{\n    q >>= __ffsll(q) - 1;\n    const unsigned long long least = p < q ? p : q;\n    \
+             q = p < q ? q - p : p - q;\n    p = least;\n  }}\n  return ({c})(p << twos);\n"
+        )),
         "shl" => two(format!("b >= 0 && b < {bits} ? ({u})a << b : ({u})0")),
         "shr" => two(format!("b >= 0 && b < {bits} ? a >> b : -(a < 0)")),
         _ => None,

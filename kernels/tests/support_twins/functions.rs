@@ -235,7 +235,7 @@ macro_rules! check_integer {
     ($t:ty) => {{
         let libraries_ = libraries_of_integers::<$t>(|lanes| operators(<$t>::DTYPE, lanes, true));
         let (x, y) = (samples::<$t>(30_003, 1), samples::<$t>(30_003, 77));
-        let twins: [Binary<$t, $t>; 14] = [
+        let twins: [Binary<$t, $t>; 15] = [
             (BinaryOp::Add, |x, y| {
                 apply(|x: $t, y| x.wrapping_add(y), x, y)
             }),
@@ -267,6 +267,9 @@ macro_rules! check_integer {
             }),
             (BinaryOp::Shr, |x, y| {
                 apply(|x: $t, y| Integer::shr(x, y), x, y)
+            }),
+            (BinaryOp::Gcd, |x, y| {
+                apply(|x: $t, y| Integer::gcd(x, y), x, y)
             }),
         ];
         twins

@@ -191,6 +191,12 @@ impl From<Vec<usize>> for Shape {
     }
 }
 
+impl From<&Vec<usize>> for Shape {
+    fn from(dims: &Vec<usize>) -> Shape {
+        Shape::new(dims)
+    }
+}
+
 impl From<&Shape> for Shape {
     fn from(shape: &Shape) -> Shape {
         shape.clone()

@@ -317,3 +317,94 @@ fn dropped_channels() {
         equal(&layer.forward(&x), &[20_000], &values(&x));
     });
 }
+
+/// The greatest common divisor of magnitudes.
+fn divisor(a: i64, b: i64) -> u64 {
+    let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[test]
+fn divisors_of_every_pair_of_bytes() {
+    let n = 256i64;
+    both(|| {
+        for (dtype, low) in [(I8, -128), (U8, 0)] {
+            let line = Tensor::arange(low, low + n, 1, I64, &cpu()).to_dtype(dtype);
+            let found = line.unsqueeze(1).gcd(&line);
+            assert_eq!((found.dims(), found.dtype()), (&[256, 256][..], dtype));
+            let found = found.to_dtype(I64).to_vec::<i64>().unwrap();
+            for (k, got) in found.into_iter().enumerate() {
+                let (a, b) = (low + k as i64 / n, low + k as i64 % n);
+                let want = divisor(a, b);
+                // 128 is −128 in a byte.
+                let want = if dtype == I8 {
+                    want as i8 as i64
+                } else {
+                    want as i64
+                };
+                assert_eq!(got, want, "{a} and {b} of {dtype}");
+            }
+        }
+    });
+}
+
+#[test]
+fn divisors_of_long_integers() {
+    let mut state = 1u64;
+    let mut drawn = || {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> (state >> 58)) as i64
+    };
+    let mut a = vec![
+        i64::MIN,
+        i64::MIN,
+        6,
+        i64::MIN,
+        0,
+        i64::MIN,
+        -1,
+        i64::MAX,
+        1 << 62,
+        0,
+    ];
+    let mut b = vec![
+        6,
+        i64::MIN,
+        i64::MIN,
+        0,
+        i64::MIN,
+        -1,
+        i64::MIN,
+        7,
+        3 << 61,
+        0,
+    ];
+    // Neighbours in Fibonacci's sequence take Euclid the most steps.
+    let (mut x, mut y) = (1i64, 1i64);
+    while let Some(next) = x.checked_add(y) {
+        (x, y) = (y, next);
+        a.push(x);
+        b.push(-y);
+    }
+    for _ in 0..1000 {
+        a.push(drawn());
+        b.push(drawn());
+    }
+    both(|| {
+        for dtype in [I64, I32, I16] {
+            let narrow = |x: &[i64]| ints(x).to_dtype(dtype);
+            let wide = |x: &Tensor| x.to_dtype(I64).to_vec::<i64>().unwrap();
+            let (x, y) = (narrow(&a), narrow(&b));
+            let pairs = wide(&x).into_iter().zip(wide(&y));
+            let want: Vec<i64> = pairs.map(|(a, b)| divisor(a, b) as i64).collect();
+            assert_eq!(wide(&x.gcd(&y)), wide(&ints(&want).to_dtype(dtype)));
+        }
+        let (x, y) = (ints(&[i64::MIN, 0, 4]), ints(&[i64::MIN, 5, -6]));
+        equal(&x.lcm(&y), &[3], &[i64::MIN as f64, 0.0, 12.0]);
+    });
+}

@@ -1,13 +1,17 @@
 //! Methods that others express, with PyTorch's meaning, against binary64 and numbers that PyTorch gave, in both modes.
 
+mod chains;
 mod counts;
 mod edges;
+mod flat;
 mod joins;
 mod losses;
+mod names;
 mod operators;
 mod order;
 mod picked;
 mod random;
+mod sampled;
 mod series;
 mod shapes;
 mod vectors;

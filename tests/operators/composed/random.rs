@@ -1,4 +1,4 @@
-//! Positions drawn in proportion to weights.
+//! Positions drawn in proportion to weights, and numbers of distributions.
 
 use super::refused;
 use crate::forms::*;
@@ -184,4 +184,103 @@ fn draws_that_are_only_moved() {
             assert_eq!(compiled, eager, "{count} {before}");
         }
     }
+}
+
+/// The mean, the variance and the part at or below each bound are these, within five standard deviations.
+#[track_caller]
+fn distributed(x: &Tensor, mean: f64, variance: f64, parts: &[(f64, f64)]) {
+    let n = x.numel() as f64;
+    let x = values(x);
+    let found = x.iter().sum::<f64>() / n;
+    assert!(
+        (found - mean).abs() < 5.0 * (variance / n).sqrt() + 0.01,
+        "{found}"
+    );
+    let spread = x.iter().map(|x| (x - found).powi(2)).sum::<f64>() / n;
+    assert!((spread / variance - 1.0).abs() < 0.1, "{spread}");
+    for &(bound, p) in parts {
+        let below = x.iter().filter(|&&x| x <= bound).count() as f64 / n;
+        assert!(
+            (below - p).abs() < 5.0 * (p * (1.0 - p) / n).sqrt() + 0.01,
+            "{below} {p}"
+        );
+    }
+}
+
+#[test]
+fn numbers_of_distributions() {
+    let n = 20_000;
+    both(|| {
+        for (seed, dtype) in FLOATS.into_iter().enumerate() {
+            let g = Generator::new(seed as u64);
+            let x = g.normal(-1.0, 0.5, n, dtype, &cpu());
+            distributed(
+                &x,
+                -1.0,
+                0.25,
+                &[(-1.0, 0.5), (-0.5, 0.8413), (-2.0, 0.02275)],
+            );
+            assert_eq!((x.dims(), x.dtype()), (&[n][..], dtype));
+            let x = g.exponential(4.0, (n / 2, 2), dtype, &cpu());
+            distributed(&x, 0.25, 0.0625, &[(0.25, 0.6321), (0.0173, 0.0669)]);
+            assert_eq!((x.dims(), x.dtype()), (&[n / 2, 2][..], dtype));
+            assert!(values(&x).iter().all(|x| x.is_finite() && *x >= 0.0));
+        }
+        equal(
+            &Generator::new(1).normal(2.5, 0.0, 3, F32, &cpu()),
+            &[3],
+            &[2.5; 3],
+        );
+        equal(&Tensor::exponential(1.0, (2, 0), F32, &cpu()), &[2, 0], &[]);
+    });
+    // Both modes draw alike, and a replayed function goes on.
+    let draw = || {
+        let g = Generator::new(5);
+        values(&Tensor::cat(
+            [
+                g.normal(0.0, 1.0, 9, F64, &cpu()),
+                g.exponential(1.0, 9, F64, &cpu()),
+            ],
+            0,
+        ))
+    };
+    let (eager, compiled) = (
+        with_mode(Mode::Eager, draw),
+        with_mode(Mode::Compiled, draw),
+    );
+    let alike = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-12;
+    assert!(eager.iter().zip(&compiled).all(alike));
+    let noisy = jit(|x: &Tensor| x + Tensor::exponential(1.0, 4, F32, &cpu()));
+    let x = Tensor::zeros(4, F32, &cpu());
+    assert_ne!(values(&noisy.call(&x)), values(&noisy.call(&x)));
+}
+
+#[test]
+fn distributions_refuse() {
+    both(|| {
+        refused(
+            &Tensor::normal(0.0, -1.0, 2, F32, &cpu()),
+            "normal",
+            &["-1"],
+        );
+        refused(
+            &Tensor::normal(f64::NAN, 1.0, 2, F32, &cpu()),
+            "normal",
+            &["NaN"],
+        );
+        refused(
+            &Tensor::normal(0.0, 1.0, 2, I64, &cpu()),
+            "normal",
+            &["i64"],
+        );
+        for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let x = Tensor::exponential(rate, 2, F32, &cpu());
+            refused(&x, "exponential", &["positive"]);
+        }
+        refused(
+            &Tensor::exponential(1.0, 2, Bool, &cpu()),
+            "exponential",
+            &["bool"],
+        );
+    });
 }

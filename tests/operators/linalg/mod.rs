@@ -4,6 +4,7 @@ mod elimination;
 mod equations;
 mod factors;
 mod general;
+mod norms;
 mod refusals;
 
 use crate::forms::*;

@@ -3,6 +3,7 @@
 mod arranged;
 pub mod check;
 mod convolutions;
+mod derivatives;
 mod differences;
 mod kinks;
 mod losses;

@@ -94,7 +94,27 @@ fn the_others() {
         let opt = Adagrad::new(m, 0.1).lr_decay(0.1).begin_with(0.1);
         opt.weight_decay(0.05)
     });
+    like_torch("adadelta", |m| {
+        Adadelta::new(m, 1.5).rho(0.8).weight_decay(0.05)
+    });
     like_torch("lion", |m| Lion::new(m, 0.05).weight_decay(0.1));
+}
+
+#[test]
+fn relatives_of_adam() {
+    like_torch("nadam", |m| NAdam::new(m, 0.1).weight_decay(0.05));
+    like_torch("nadam_decoupled", |m| {
+        let opt = NAdam::new(m, 0.1).betas(0.8, 0.95).momentum_decay(0.1);
+        opt.decoupled().weight_decay(0.2)
+    });
+    like_torch("radam", |m| RAdam::new(m, 0.1).weight_decay(0.05));
+    like_torch("radam_decoupled", |m| {
+        let opt = RAdam::new(m, 0.1).betas(0.8, 0.95);
+        opt.decoupled().weight_decay(0.2)
+    });
+    like_torch("adamax", |m| {
+        Adamax::new(m, 0.1).betas(0.8, 0.95).weight_decay(0.05)
+    });
 }
 
 #[test]

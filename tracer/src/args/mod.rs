@@ -2,12 +2,14 @@
 
 mod list;
 mod quantiles;
+mod shifts;
 mod sizes;
 mod slices;
 
 pub use list::TensorLike;
 pub(crate) use list::borrowed;
 pub use quantiles::Quantiles;
+pub use shifts::Shifts;
 pub use sizes::{Conv, Padding, Pool, Sizes};
 pub(crate) use slices::forward;
 pub use slices::{Slice, SliceBy, Slices};
@@ -76,6 +78,11 @@ pub struct Dims(Option<SmallVec<[Dim; 4]>>);
 const MAX_RANK: usize = 64;
 
 impl Dims {
+    /// Whether all dimensions are meant, whatever the rank: `..`.
+    pub(crate) fn is_all(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// The dimensions in the order given, counted from the front.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Quantiles that are asked for.
 
-use ferrotrace_runtime::{Error, Result};
+use ferrotrace_runtime::{Error, FloatEnvironment, Result};
 use smallvec::SmallVec;
 
 /// Which quantiles are asked for: a number, or an array, slice or vector of them, which gives the result a dimension.
@@ -22,6 +22,22 @@ impl Quantiles {
                 "the quantile {q}: it must lie in [0, 1]"
             ))),
         }
+    }
+
+    /// Percentages as quantiles.
+    ///
+    /// # Errors
+    /// One is outside [0, 100].
+    pub(crate) fn of_a_hundred(&self) -> Result<Quantiles> {
+        if let Some(q) = self.numbers.iter().find(|q| !(0.0..=100.0).contains(*q)) {
+            let why = format!("the percentile {q}: it must lie in [0, 100]");
+            return Err(Error::argument(why));
+        }
+        let _environment = FloatEnvironment::standard();
+        Ok(Quantiles {
+            numbers: self.numbers.iter().map(|q| q / 100.0).collect(),
+            is_one: self.is_one,
+        })
     }
 
     /// Whether a number was given, not a list.

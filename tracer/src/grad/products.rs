@@ -83,7 +83,7 @@ pub fn jvp<X: TensorStruct, Y: TensorStruct>(
 }
 
 /// `f` of an argument whose parameters require a gradient of their own.
-fn applied<X: TensorStruct, Y: TensorStruct>(
+pub(super) fn applied<X: TensorStruct, Y: TensorStruct>(
     f: impl FnOnce(&X) -> Y,
     x: &X,
     location: &'static Location<'static>,

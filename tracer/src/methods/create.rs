@@ -1,5 +1,6 @@
 //! Tensors made of numbers.
 
+mod like;
 mod series;
 
 use super::{attempt, element, made_as};

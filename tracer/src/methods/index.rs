@@ -2,8 +2,11 @@
 
 mod at;
 mod count;
+mod count2d;
 mod diagonal;
 mod fill;
+mod flat;
+mod onto;
 mod place;
 mod runs;
 mod search;

@@ -105,6 +105,19 @@ impl Tensor {
         raised.minimum(hi).called("clamp", &[self])
     }
 
+    /// Elements within limits: another name of [`clamp`](Tensor::clamp).
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[-2.0, 0.5], 2, &Device::cpu());
+    /// assert_eq!(x.clip(-1, 1.0).to_vec::<f64>()?, [-1.0, 0.5]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn clip<'a, 'b>(&self, lo: impl Into<Operand<'a>>, hi: impl Into<Operand<'b>>) -> Tensor {
+        self.clamp(lo, hi).called("clip", &[self])
+    }
+
     /// max(x, v); NaN stays.
     ///
     /// ```

@@ -13,6 +13,7 @@ mod linalg;
 mod loss;
 mod mix;
 mod norm;
+mod numeric;
 mod pool;
 mod product;
 mod random;
@@ -24,6 +25,8 @@ mod view;
 
 pub use binary::Rounding;
 pub use ferrotrace_kernels::Reduction;
+pub use linalg::MatrixNorm;
+pub use numeric::Overlap;
 pub use pool::{GridPadding, Interpolation};
 pub use scatter::{Bag, BagMode, ReduceOp};
 pub use view::PadMode;

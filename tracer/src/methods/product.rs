@@ -1,5 +1,6 @@
 //! Products: of matrices, vectors, Einstein sums; and attention.
 
+mod chain;
 mod contract;
 mod distance;
 mod moments;

@@ -1,6 +1,8 @@
 //! Scans and differences along a dimension, sorting, and the greatest few.
 
 mod integral;
+mod percentile;
+mod phase;
 mod quantile;
 
 use super::{attempt, attempt_both};

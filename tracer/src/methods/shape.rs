@@ -6,12 +6,12 @@ mod pixels;
 
 use super::attempt;
 use crate::Tensor;
-use crate::args::{Dim, Dims, Extents};
+use crate::args::{Dim, Dims, Extents, Shifts};
 use ferrotrace_kernels::op::{
     Expand, Flatten, Flip, Permute, Repeat, Reshape, Roll, Squeeze, Unsqueeze,
 };
 use ferrotrace_kernels::{Composite, Op};
-use ferrotrace_runtime::{Error, Result};
+use ferrotrace_runtime::{Error, Result, Shape};
 use smallvec::SmallVec;
 
 /// A permutation as the operator takes it.
@@ -38,6 +38,21 @@ impl Tensor {
         self.check()?;
         let dim = dim.into().wrap(self.rank())?;
         Ok(self.shape()[dim])
+    }
+
+    /// The size of a dimension: another name of [`dim`](Tensor::dim).
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::ones([2, 3], DType::F32, &Device::cpu());
+    /// assert_eq!(x.size(-1)?, 3);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`dim`](Tensor::dim).
+    pub fn size(&self, dim: impl Into<Dim>) -> Result<usize> {
+        self.dim(dim)
     }
 
     /// The same elements in row-major order under another shape of as many; one size may be −1 and is inferred.
@@ -246,21 +261,45 @@ impl Tensor {
         self.apply(Op::Barrier)
     }
 
-    /// The elements of a dimension moved by `shift`, those that leave at one end coming in at the other.
+    /// The elements of dimensions moved by shifts, as many as there are dimensions; what leaves at one end comes in at the
+    /// other. One shift of all dimensions, `..`, moves the elements in row-major order.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
     /// let x = Tensor::from_slice(&[1, 2, 3], 3, &Device::cpu());
     /// assert_eq!(x.roll(-1, 0).to_vec::<i32>()?, [2, 3, 1]);
+    /// let x = Tensor::from_slice(&[1, 2, 3, 4, 5, 6], [2, 3], &Device::cpu());
+    /// assert_eq!(x.roll((1, 1), (0, 1)).to_vec::<i32>()?, [6, 4, 5, 3, 1, 2]);
+    /// assert_eq!(x.roll(1, ..).to_vec::<i32>()?, [6, 1, 2, 3, 4, 5]);
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn roll(&self, shift: isize, dim: impl Into<Dim>) -> Tensor {
-        let dim = attempt!("roll", dim.into().wrap_along(self.rank()), self);
-        self.apply(Op::Composite(Composite::Roll(Roll { shift, dim })))
+    pub fn roll(&self, shifts: impl Into<Shifts>, dims: impl Into<Dims>) -> Tensor {
+        let (shifts, dims) = (shifts.into(), dims.into());
+        attempt!("roll", self.rolled(shifts.numbers(), &dims), self)
     }
 
-    /// The whole repeated, so many times a dimension; counts beyond the rank add leading dimensions.
+    #[track_caller]
+    fn rolled(&self, shifts: &[isize], dims: &Dims) -> Result<Tensor> {
+        let rank = self.rank();
+        if let (&[_], true, true) = (shifts, dims.is_all(), rank != 1) {
+            let line = self.flatten(0, -1).rolled(shifts, &Dims::from(0))?;
+            return Ok(line.reshape_as(self));
+        }
+        let dims = dims.list(rank.max(1))?;
+        if dims.len() != shifts.len() {
+            let why = format!("{} shifts of {} dimensions", shifts.len(), dims.len());
+            return Err(Error::argument(why));
+        }
+        let mut x = self.clone();
+        for (&shift, &dim) in shifts.iter().zip(&dims) {
+            x = x.apply(Op::Composite(Composite::Roll(Roll { shift, dim })));
+        }
+        Ok(x)
+    }
+
+    /// The whole repeated, so many times a dimension; counts beyond the rank add leading dimensions. Counts are written as
+    /// sizes are: a number, array, tuple, slice or vector.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -269,8 +308,9 @@ impl Tensor {
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn repeat(&self, counts: &[usize]) -> Tensor {
-        self.apply(Op::Repeat(Repeat(SmallVec::from_slice(counts))))
+    pub fn repeat(&self, counts: impl Into<Shape>) -> Tensor {
+        let counts = SmallVec::from_slice(counts.into().dims());
+        self.apply(Op::Repeat(Repeat(counts)))
     }
 
     /// [`repeat`](Tensor::repeat) with counts of 1 put in front where there are fewer than dimensions.
@@ -278,13 +318,15 @@ impl Tensor {
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
     /// let x = Tensor::from_slice(&[1, 2], [2, 1], &Device::cpu());
-    /// assert_eq!(x.tile(&[2]).to_vec::<i32>()?, [1, 1, 2, 2]);
+    /// assert_eq!(x.tile(2).to_vec::<i32>()?, [1, 1, 2, 2]);
+    /// assert_eq!(x.tile((2, 1)).to_vec::<i32>()?, [1, 2, 1, 2]);
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn tile(&self, counts: &[usize]) -> Tensor {
-        let mut all = SmallVec::from_elem(1, self.rank().saturating_sub(counts.len()));
-        all.extend_from_slice(counts);
+    pub fn tile(&self, counts: impl Into<Shape>) -> Tensor {
+        let counts = counts.into();
+        let mut all = SmallVec::from_elem(1, self.rank().saturating_sub(counts.rank()));
+        all.extend_from_slice(&counts);
         self.apply_as("tile", Op::Repeat(Repeat(all)))
     }
 }

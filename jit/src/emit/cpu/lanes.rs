@@ -4,7 +4,7 @@ use crate::body::{BodyOp, Value};
 use crate::emit::cpu::stage::Stages;
 use crate::expr::{Expr, Term, Var};
 use crate::schedule::{FusedNode, roots};
-use ferrotrace_kernels::BinaryOp::{Atan2, Div, FloorDiv, Fmod, Mod, Pow, Shl, Shr};
+use ferrotrace_kernels::BinaryOp::{Atan2, Div, FloorDiv, Fmod, Gcd, Mod, Pow, Shl, Shr};
 use ferrotrace_kernels::UnaryOp::{Abs, BitwiseNot, LogicalNot, Neg, Sign};
 use ferrotrace_kernels::support::BYTE_LANES;
 use ferrotrace_kernels::{Distribution, ReduceKind};
@@ -201,9 +201,10 @@ fn narrow_lanes(
         BodyOp::Number(_) | BodyOp::Mask(_) | BodyOp::Select(..) => true,
         BodyOp::Cast(from) => size(*from).is_some(),
         BodyOp::Unary(op, _) => matches!(op, Neg | BitwiseNot | LogicalNot | Abs | Sign),
-        BodyOp::Binary(op, ..) => {
-            !matches!(op, Div | FloorDiv | Mod | Fmod | Pow | Atan2 | Shl | Shr)
-        }
+        BodyOp::Binary(op, ..) => !matches!(
+            op,
+            Div | FloorDiv | Mod | Fmod | Pow | Atan2 | Shl | Shr | Gcd
+        ),
         BodyOp::Reduce { .. } => true,
         _ => false,
     };

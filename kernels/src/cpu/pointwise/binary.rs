@@ -56,7 +56,7 @@ macro_rules! float {
             Le => kernel!($T => bool, |x, y| x <= y),
             Gt => kernel!($T => bool, |x, y| x > y),
             Ge => kernel!($T => bool, |x, y| x >= y),
-            LogicalAnd | LogicalOr | LogicalXor | BitwiseAnd | BitwiseOr | BitwiseXor | Shl | Shr => None,
+            LogicalAnd | LogicalOr | LogicalXor | BitwiseAnd | BitwiseOr | BitwiseXor | Shl | Shr | Gcd => None,
         }
     };
 }
@@ -84,6 +84,7 @@ macro_rules! integer {
             BitwiseXor => kernel!($T => $T, |x, y| x ^ y),
             Shl => kernel!($T => $T, |x, y| Integer::shl(x, y)),
             Shr => kernel!($T => $T, |x, y| Integer::shr(x, y)),
+            Gcd => kernel!($T => $T, |x, y| Integer::gcd(x, y)),
             Div | Atan2 | LogicalAnd | LogicalOr | LogicalXor => None,
         }
     };

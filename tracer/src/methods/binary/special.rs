@@ -182,7 +182,7 @@ impl Tensor {
     #[track_caller]
     pub fn gcd<'a>(&self, rhs: impl Into<Operand<'a>>) -> Tensor {
         let (a, b) = attempt!("gcd", self.integers("gcd", &rhs.into()), self);
-        common_divisor(&a, &b).called("gcd", &[self])
+        a.binary(BinaryOp::Gcd, &b).called("gcd", &[self])
     }
 
     /// The least common multiple of integers, not negative; 0 where one is 0.
@@ -196,7 +196,7 @@ impl Tensor {
     #[track_caller]
     pub fn lcm<'a>(&self, rhs: impl Into<Operand<'a>>) -> Tensor {
         let (a, b) = attempt!("lcm", self.integers("lcm", &rhs.into()), self);
-        let by = common_divisor(&a, &b);
+        let by = a.binary(BinaryOp::Gcd, &b);
         let by = by.eq(0).where_cond(1, &by);
         let y = (a.divide(&by, super::Rounding::Trunc) * b).abs();
         y.called("lcm", &[self])
@@ -211,22 +211,4 @@ impl Tensor {
             false => Err(Error::untaken(name, dtype, DType::I64)),
         }
     }
-}
-
-/// The greatest common divisor: Euclid's steps, as many as the greatest number of 64 bits may need.
-fn common_divisor(a: &Tensor, b: &Tensor) -> Tensor {
-    let (mut a, mut b) = (a.abs(), b.abs());
-    let steps = match a.dtype().size() {
-        1 => 13,
-        2 => 24,
-        4 => 47,
-        _ => 93,
-    };
-    for _ in 0..steps {
-        let rest = a.remainder(b.eq(0).where_cond(1, &b));
-        let next = b.eq(0).where_cond(&b, &rest);
-        a = b.eq(0).where_cond(&a, &b);
-        b = next;
-    }
-    a
 }

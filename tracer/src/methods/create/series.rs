@@ -165,6 +165,42 @@ impl Tensor {
         powers.to_dtype(dtype).called("logspace", &[])
     }
 
+    /// `n` numbers from `a` to `b`, both included, each the same multiple of the one before: in binary64, then converted to
+    /// the dtype, integers by leaving out the fraction. `a` and `b` are both positive or both negative.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::geomspace(1, 8, 4, DType::F64, &Device::cpu());
+    /// let y = Tensor::from_slice(&[1.0, 2.0, 4.0, 8.0], 4, &Device::cpu());
+    /// assert!(x.allclose(&y, 1e-12, 0.0)?);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn geomspace(
+        a: impl Into<Scalar>,
+        b: impl Into<Scalar>,
+        n: usize,
+        dtype: DType,
+        device: &Device,
+    ) -> Tensor {
+        let (a, b) = (a.into(), b.into());
+        for number in [a, b] {
+            attempt!("geomspace", super::element(number, dtype));
+        }
+        let (a, b) = (a.to_f64(), b.to_f64());
+        if !(a * b > 0.0 && a.is_finite() && b.is_finite()) {
+            let why = format!("no multiples lead from {a} to {b}");
+            return Tensor::failed("geomspace", Error::argument(why), &[]);
+        }
+        let ends = [a.abs().log10(), b.abs().log10()];
+        let powers = Tensor::logspace(ends[0], ends[1], n, 10, DType::F64, device) * a.signum();
+        // The ends are what is asked for, not powers of rounded exponents.
+        let at = Tensor::arange(0, n, 1, DType::I64, device);
+        let inner = at.eq(n as i64 - 1).where_cond(b, &powers);
+        let numbers = at.eq(0).where_cond(a, &inner);
+        numbers.to_dtype(dtype).called("geomspace", &[])
+    }
+
     /// The places of the lower triangle of a matrix of `rows` by `columns`, up to diagonal `offset` (0 the main one,
     /// positive above it): rows and columns of places, row by row, as `I64` of `[2, n]`.
     ///

@@ -4,6 +4,7 @@
 mod along;
 mod frames;
 mod pairs;
+mod plane;
 mod tables;
 mod transform;
 

@@ -15,6 +15,15 @@ fn integers(what: &str, x: &Tensor) -> Result<()> {
     }
 }
 
+/// A range cut into parts.
+pub(super) struct Parts {
+    /// The part that each element of a flat tensor falls into, 0 where it falls into none.
+    pub number: Tensor,
+    /// 1 for each element that falls into a part, 0 for others.
+    pub counts: Tensor,
+    pub edges: Tensor,
+}
+
 impl Tensor {
     /// How often each of 0, 1, .. occurs in a vector of integers that are not negative, as `I64`; with `weights` of its
     /// shape, the sums of these, `F32` of `F32` and else `F64`. There are as many results as the greatest element asks
@@ -160,10 +169,25 @@ impl Tensor {
 
     #[track_caller]
     fn bins(&self, bins: usize, range: Option<(f64, f64)>) -> Result<(Tensor, Tensor)> {
+        let parts = self.binned("histogram", bins, range)?;
+        let start = Tensor::zeros(bins, DType::I64, &self.device());
+        let counts = start.scatter_add(0, &parts.number, &parts.counts);
+        Ok((counts.to_dtype(self.dtype()), parts.edges))
+    }
+
+    /// The parts of equal width of a range, or of what lies between the extremes, and where each element falls, for the
+    /// method of this name.
+    #[track_caller]
+    pub(super) fn binned(
+        &self,
+        name: &str,
+        bins: usize,
+        range: Option<(f64, f64)>,
+    ) -> Result<Parts> {
         self.check()?;
         let dtype = self.dtype();
         if !dtype.is_float() {
-            return Err(Error::untaken("histogram", dtype, DType::F32));
+            return Err(Error::untaken(name, dtype, DType::F32));
         }
         if bins == 0 {
             return Err(Error::argument("0 bins are asked for"));
@@ -199,9 +223,10 @@ impl Tensor {
         let inside = part.ge(0).logical_and(&part.lt(bins as i64));
         let inside = inside.logical_and(&x.isnan().logical_not());
         // What is not counted adds 0 to the first part. Counts are whole numbers beyond 2²⁴ too.
-        let start = Tensor::zeros(bins, DType::I64, &device);
-        let part = inside.where_cond(&part, 0);
-        let counts = start.scatter_add(0, &part, &inside.to_dtype(DType::I64));
-        Ok((counts.to_dtype(dtype), edges))
+        Ok(Parts {
+            number: inside.where_cond(&part, 0),
+            counts: inside.to_dtype(DType::I64),
+            edges,
+        })
     }
 }

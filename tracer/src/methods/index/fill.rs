@@ -1,6 +1,6 @@
 //! Slices written at positions of a dimension, elements written where a mask is true, and elements of a rank.
 
-use super::super::{attempt, attempt_both};
+use super::super::{ReduceOp, attempt, attempt_both};
 use crate::Tensor;
 use crate::args::{Dim, Operand};
 use ferrotrace_runtime::{DType, Error, Result};
@@ -19,14 +19,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn index_copy(&self, dim: impl Into<Dim>, idx: &Tensor, src: &Tensor) -> Tensor {
-        let y = self.written(dim.into(), idx, |shape| {
-            src.check()?;
-            if src.shape()[..] != *shape {
-                let why = format!("slices {} for {shape:?}", src.shape());
-                return Err(Error::shape(why));
-            }
-            Ok(src.clone())
-        });
+        let y = self.joined_at(dim.into(), idx, src, |x, dim, at| x.scatter(dim, at, src));
         attempt!("index_copy", y, self, idx, src).called("index_copy", &[self, idx, src])
     }
 
@@ -59,6 +52,54 @@ impl Tensor {
         attempt!("index_fill", y, self, idx).called("index_fill", &[self, idx])
     }
 
+    /// This tensor with the slices of `src` joined by `op` to those at positions of a dimension: slice i to slice `idx[i]`.
+    /// What is already there is among what is joined where `include_self`. Both have one dtype, and `src` this tensor's sizes
+    /// but in that dimension.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[4.0, 5.0], 2, &Device::cpu());
+    /// let idx = Tensor::from_slice(&[0i64, 0], 2, &Device::cpu());
+    /// let src = Tensor::from_slice(&[1.0, 2.0], 2, &Device::cpu());
+    /// let y = x.index_reduce(0, &idx, &src, ReduceOp::Prod, true);
+    /// assert_eq!(y.to_vec::<f64>()?, [8.0, 5.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn index_reduce(
+        &self,
+        dim: impl Into<Dim>,
+        idx: &Tensor,
+        src: &Tensor,
+        op: ReduceOp,
+        include_self: bool,
+    ) -> Tensor {
+        let y = self.joined_at(dim.into(), idx, src, |x, dim, at| {
+            x.scatter_reduce(dim, at, src, op, include_self)
+        });
+        attempt!("index_reduce", y, self, idx, src).called("index_reduce", &[self, idx, src])
+    }
+
+    /// What `join` makes of this tensor and `src` whose slices belong to positions of a dimension.
+    #[track_caller]
+    fn joined_at(
+        &self,
+        dim: Dim,
+        idx: &Tensor,
+        src: &Tensor,
+        join: impl Fn(&Tensor, usize, &Tensor) -> Tensor,
+    ) -> Result<Tensor> {
+        let (dim, at, shape) = self.places_of_slices(dim, idx)?;
+        src.check()?;
+        if src.shape()[..] != shape[..] {
+            let why = format!("slices {} for {shape:?}", src.shape());
+            return Err(Error::shape(why));
+        }
+        let y = join(self, dim, &at);
+        y.recorded()?;
+        Ok(y)
+    }
+
     /// This tensor with slices, of which each of a shape, written at positions of a dimension. A number is one slice.
     #[track_caller]
     fn written(
@@ -67,6 +108,15 @@ impl Tensor {
         idx: &Tensor,
         src: impl Fn(&[usize]) -> Result<Tensor>,
     ) -> Result<Tensor> {
+        let (dim, at, shape) = self.places_of_slices(dim, idx)?;
+        let y = self.scatter(dim, &at, &src(&shape)?);
+        y.recorded()?;
+        Ok(y)
+    }
+
+    /// A dimension, its positions in the shape of the slices there, and that shape.
+    #[track_caller]
+    fn places_of_slices(&self, dim: Dim, idx: &Tensor) -> Result<(usize, Tensor, Vec<usize>)> {
         self.check()?;
         idx.check()?;
         let dim = dim.wrap_along(self.rank())?;
@@ -78,7 +128,6 @@ impl Tensor {
         if let Some(size) = shape.get_mut(dim) {
             *size = idx.numel();
         }
-        let src = src(&shape)?;
         let at = match shape.get(dim) {
             None => idx.reshape(()),
             Some(_) => {
@@ -87,9 +136,7 @@ impl Tensor {
                 idx.reshape(line).expand(&shape[..])
             }
         };
-        let y = self.scatter(dim, &at, &src);
-        y.recorded()?;
-        Ok(y)
+        Ok((dim, at, shape))
     }
 
     /// This tensor with the elements of `src`, one after another in row-major order, where a mask is true. The mask broadcasts to

@@ -5,6 +5,9 @@ mod elimination;
 mod equations;
 mod factors;
 mod general;
+mod norms;
+
+pub use norms::MatrixNorm;
 
 use crate::{Input, Tensor};
 use ferrotrace_kernels::op::{Factorisation, Lu, LuSolve};
