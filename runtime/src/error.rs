@@ -106,7 +106,6 @@ pub struct Context {
     pub location: Option<&'static Location<'static>>,
 }
 
-#[derive(Debug)]
 struct Inner {
     kind: ErrorKind,
     context: Option<Context>,
@@ -115,8 +114,9 @@ struct Inner {
 }
 
 /// An error: what went wrong, and the operation, shapes, dtypes and source line it belongs to. Cheap to clone, since
-/// it travels with every tensor computed from the failed one.
-#[derive(Clone, Debug)]
+/// it travels with every tensor computed from the failed one. `Debug` writes what `Display` does: `unwrap`, and a `main` that
+/// returns the error, show it so.
+#[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
 /// Where the files of a failed compilation are, if they were kept.
@@ -255,6 +255,12 @@ impl fmt::Display for Error {
             Some(at) => write!(f, ", at {}:{}:{}", at.file(), at.line(), at.column()),
             None => Ok(()),
         }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

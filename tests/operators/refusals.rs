@@ -404,3 +404,33 @@ fn bad_indices_are_told_with_the_name_and_the_line_of_their_call() {
         });
     }
 }
+
+/// Answers that are errors name the question, the tensor and the line that asked, in `Debug` as in `Display`: `unwrap` and a
+/// `main` that returns an error show `Debug`.
+#[test]
+fn answers_that_are_errors_name_their_line() {
+    type Asks = (&'static str, fn(&Tensor) -> Option<Error>);
+    let questions: [Asks; 8] = [
+        ("to_vec", |x| x.to_vec::<f32>().err()),
+        ("to_scalar", |x| x.to_scalar::<i64>().err()),
+        ("item", |x| x.item::<f64>().err()),
+        ("to_ndarray", |x| x.to_ndarray::<f64>().err()),
+        ("dim", |x| x.dim(2).err()),
+        ("dims3", |x| x.dims3().err()),
+        ("allclose", |x| {
+            x.allclose(&x.narrow(0, 0, 1).t(), 0.0, 0.0).err()
+        }),
+        ("allclose_equal_nan", |x| {
+            x.allclose_equal_nan(&x.narrow(0, 0, 1).t(), 0.0, 0.0).err()
+        }),
+    ];
+    let x = filled(&[3, 2], I64);
+    for (name, ask) in questions {
+        let error = ask(&x).expect("no answer");
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("{name}: ")), "{text}");
+        let at = format!(", at {}:", file!());
+        assert!(text.contains("i64[3, 2]") && text.contains(&at), "{text}");
+        assert_eq!(format!("{error:?}"), text);
+    }
+}

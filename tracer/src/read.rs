@@ -84,7 +84,12 @@ impl Tensor {
     ///
     /// # Errors
     /// The tensor has another dtype than `T` stands for, or carries an error, or computing it fails.
+    #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        self.told("to_vec", self.all_elements())
+    }
+
+    fn all_elements<T: Element>(&self) -> Result<Vec<T>> {
         self.check()?;
         let dtype = self.dtype();
         if dtype != T::DTYPE {
@@ -100,7 +105,12 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`to_vec`](Self::to_vec), or the tensor has another number of elements.
+    #[track_caller]
     pub fn to_scalar<T: Element>(&self) -> Result<T> {
+        self.told("to_scalar", self.only_element())
+    }
+
+    fn only_element<T: Element>(&self) -> Result<T> {
         self.check()?;
         if self.numel() != 1 {
             let shape = self.sizes();
@@ -108,7 +118,7 @@ impl Tensor {
                 "a tensor of shape {shape} is not one number"
             )));
         }
-        let all = self.to_vec::<T>()?;
+        let all = self.all_elements::<T>()?;
         all.first()
             .copied()
             .ok_or_else(|| Error::internal("an element was lost"))
@@ -128,7 +138,7 @@ impl Tensor {
     #[track_caller]
     pub fn item<T: Element>(&self) -> Result<T> {
         self.check()?;
-        self.to_dtype(T::DTYPE).to_scalar()
+        self.told("item", self.to_dtype(T::DTYPE).only_element())
     }
 
     /// The distance of neighbours in each dimension, in elements of memory. A tensor that is not computed yet is computed
@@ -165,8 +175,9 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`to_vec`](Self::to_vec).
+    #[track_caller]
     pub fn to_ndarray<T: Element>(&self) -> Result<ArrayD<T>> {
-        let data = self.to_vec::<T>()?;
+        let data = self.told("to_ndarray", self.all_elements::<T>())?;
         ArrayD::from_shape_vec(self.dims(), data).map_err(|error| Error::shape(error.to_string()))
     }
 
@@ -186,7 +197,7 @@ impl Tensor {
         self.check()?;
         u.check()?;
         match self.shape() == u.shape() {
-            true => self.eq(u).all(..).to_scalar::<bool>(),
+            true => self.told("equal", self.eq(u).all(..).only_element()),
             false => Ok(false),
         }
     }
@@ -196,8 +207,9 @@ impl Tensor {
     ///
     /// # Errors
     /// The shapes do not broadcast, or one of the tensors cannot be computed.
+    #[track_caller]
     pub fn allclose(&self, u: &Tensor, rtol: f64, atol: f64) -> Result<bool> {
-        self.all_near(u, rtol, atol, false)
+        self.told("allclose", self.all_near(u, rtol, atol, false))
     }
 
     /// Whether all elements are close as [`allclose`](Tensor::allclose) says, with NaN close to NaN (PyTorch's
@@ -212,8 +224,9 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`allclose`](Tensor::allclose).
+    #[track_caller]
     pub fn allclose_equal_nan(&self, u: &Tensor, rtol: f64, atol: f64) -> Result<bool> {
-        self.all_near(u, rtol, atol, true)
+        self.told("allclose_equal_nan", self.all_near(u, rtol, atol, true))
     }
 
     fn all_near(&self, u: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Result<bool> {

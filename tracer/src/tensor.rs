@@ -190,6 +190,16 @@ impl Tensor {
         &self.node().facts.shape
     }
 
+    /// The answer to a question about the tensor; an error of it tells the question, the tensor and the caller's line.
+    #[track_caller]
+    pub(crate) fn told<R>(&self, question: &'static str, answer: Result<R>) -> Result<R> {
+        let location = Location::caller();
+        answer.map_err(|error| {
+            let of = vec![(self.sizes().clone(), self.dtype())];
+            error.at(place::context(question, of, location))
+        })
+    }
+
     /// The error that the tensor carries, as a result.
     pub(crate) fn check(&self) -> Result<()> {
         self.node().error().map_or(Ok(()), Err)
@@ -229,42 +239,49 @@ impl Tensor {
         self.node().facts.device.clone()
     }
 
-    fn exact_dims<const N: usize>(&self) -> Result<[usize; N]> {
+    #[track_caller]
+    fn exact_dims<const N: usize>(&self, question: &'static str) -> Result<[usize; N]> {
         self.check()?;
         let dims = <[usize; N]>::try_from(self.dims());
-        dims.map_err(|_| Error::shape(format!("{} has not {N} dimensions", self.sizes())))
+        let error = |_| Error::shape(format!("{} has not {N} dimensions", self.sizes()));
+        self.told(question, dims.map_err(error))
     }
 
     /// The sizes of a tensor of two dimensions.
     ///
     /// # Errors
     /// The rank is not 2, or the tensor carries an error.
+    #[track_caller]
     pub fn dims2(&self) -> Result<(usize, usize)> {
-        self.exact_dims().map(|[a, b]| (a, b))
+        self.exact_dims("dims2").map(|[a, b]| (a, b))
     }
 
     /// The sizes of a tensor of three dimensions.
     ///
     /// # Errors
     /// The rank is not 3, or the tensor carries an error.
+    #[track_caller]
     pub fn dims3(&self) -> Result<(usize, usize, usize)> {
-        self.exact_dims().map(|[a, b, c]| (a, b, c))
+        self.exact_dims("dims3").map(|[a, b, c]| (a, b, c))
     }
 
     /// The sizes of a tensor of four dimensions.
     ///
     /// # Errors
     /// The rank is not 4, or the tensor carries an error.
+    #[track_caller]
     pub fn dims4(&self) -> Result<(usize, usize, usize, usize)> {
-        self.exact_dims().map(|[a, b, c, d]| (a, b, c, d))
+        self.exact_dims("dims4").map(|[a, b, c, d]| (a, b, c, d))
     }
 
     /// The sizes of a tensor of five dimensions.
     ///
     /// # Errors
     /// The rank is not 5, or the tensor carries an error.
+    #[track_caller]
     pub fn dims5(&self) -> Result<(usize, usize, usize, usize, usize)> {
-        self.exact_dims().map(|[a, b, c, d, e]| (a, b, c, d, e))
+        self.exact_dims("dims5")
+            .map(|[a, b, c, d, e]| (a, b, c, d, e))
     }
 
     /// The error that the tensor carries: of an invalid operation, or of a flush that failed. Nothing runs to find out.

@@ -34,9 +34,10 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension, or the tensor carries an error.
+    #[track_caller]
     pub fn dim(&self, dim: impl Into<Dim>) -> Result<usize> {
         self.check()?;
-        let dim = dim.into().wrap(self.rank())?;
+        let dim = self.told("dim", dim.into().wrap(self.rank()))?;
         Ok(self.shape()[dim])
     }
 
@@ -51,6 +52,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`dim`](Tensor::dim).
+    #[track_caller]
     pub fn size(&self, dim: impl Into<Dim>) -> Result<usize> {
         self.dim(dim)
     }

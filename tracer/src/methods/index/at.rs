@@ -198,15 +198,29 @@ impl Tensor {
     #[track_caller]
     pub fn assign<'a>(&self, slices: impl Into<Slices>, src: impl Into<Operand<'a>>) -> Tensor {
         let src = attempt!("assign", self.source(src.into()), self);
-        match self.assigned(&slices.into(), src.clone()) {
+        match self.assigned(slices.into(), &src) {
             Ok(result) => result.called("assign", &[self, &src]),
             Err(error) => Tensor::failed("assign", error, &[self, &src]),
         }
     }
 
     #[track_caller]
-    fn assigned(&self, slices: &Slices, src: Tensor) -> Result<Tensor> {
+    fn assigned(&self, slices: Slices, src: &Tensor) -> Result<Tensor> {
         src.check()?;
+        let written = self.written_at(&slices, src.clone())?;
+        match written.node().error().as_ref().map(Error::kind) {
+            Some(ErrorKind::Shape(_)) => {
+                let (src, part) = (src.sizes(), self.at(slices));
+                let part = part.sizes();
+                let why = format!("a source of shape {src} for a part of shape {part}");
+                Err(Error::shape(why))
+            }
+            _ => Ok(written),
+        }
+    }
+
+    #[track_caller]
+    fn written_at(&self, slices: &Slices, src: Tensor) -> Result<Tensor> {
         let slices = self.slices(slices)?;
         if self.rank() == 0 {
             let row = self.apply(Op::Unsqueeze(Unsqueeze { dim: 0 }));
@@ -266,7 +280,7 @@ impl Tensor {
         };
         let mut slices = vec![whole; dim];
         slices.push(Slice::Index(index));
-        match self.assigned(&slices.into(), src.clone()) {
+        match self.assigned(slices.into(), &src) {
             Ok(result) => result.called("select_assign", &[self, &src]),
             Err(error) => Tensor::failed("select_assign", error, &[self, &src]),
         }
