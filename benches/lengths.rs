@@ -7,7 +7,8 @@
 //!
 //! A row says what the first call of a length takes and what a further one takes, medians of `3 * N` lengths, and of the
 //! first call the time that goes into planning, its plans and its compiled kernels. Lengths before these warm it up.
-//! Of the small programs it says what a step takes, the median of 150 after 50 others.
+//! Of the small programs it says what the first 50 steps take together, with what they compile (`FERROTRACE_CACHE=0`: all of
+//! it), and what a later step takes, the median of 150.
 
 mod measure;
 
@@ -235,25 +236,73 @@ fn tables(device: &Device) -> Step<'_> {
     })
 }
 
-/// What a step takes of programs whose sizes change at every step.
+/// A recurrent layer over sequences of any length, step by step.
+fn sequences(device: &Device) -> Step<'_> {
+    const ALL: usize = 32;
+    let weight = || Tensor::randn((ALL, ALL), DType::F32, device) * 0.1;
+    let [w, u, wz, uz] = std::array::from_fn(|_| weight());
+    Box::new(move |step| {
+        let xs = Tensor::ones((1 + step * 7 % 24, 4, ALL), DType::F32, device) * 0.3;
+        let mut h = Tensor::zeros((4, ALL), DType::F32, device);
+        for x in xs.unbind(0) {
+            let z = (x.matmul(&wz) + h.matmul(&uz)).sigmoid();
+            let new = (x.matmul(&w) + h.matmul(&u)).tanh();
+            h = &h + z * (new - &h);
+        }
+        read(&h)
+    })
+}
+
+/// A state of which a number is read after any number of steps, among rows written at the next place of a table.
+fn waiting(device: &Device) -> Step<'_> {
+    let mut state = Tensor::ones(8, DType::F32, device);
+    let mut table = Tensor::zeros((64, 8), DType::F32, device);
+    let mut at = 0;
+    Box::new(move |step| {
+        for _ in 0..1 + step * 7 % 12 {
+            state = (&state * 0.9 + 0.1).sin();
+            table = table.assign(at, &state);
+            at = (at + 1) % 64;
+        }
+        read(&table.softmax(0))
+    })
+}
+
+/// Nanoseconds of the first 50 steps together and of a later one, and the plans of the first 50 and of 150 later ones.
+type Times = ([f64; 2], [u64; 2]);
+
+/// What a step takes of programs whose steps differ in sizes or in how many operations they record.
 fn steps(device: &Device) -> Outcome {
     type Program = fn(&Device) -> Step<'_>;
-    let programs: [(&str, Program); 6] = [
+    let programs: [(&str, Program); 8] = [
         ("rows that grow by one", list),
         ("rows that shrink by one", shrinking),
         ("a layer of batches of any size", batches),
         ("a token of 3 layers, keys that grow", tokens),
         ("a mask of a square of any size", masks),
         ("columns of a table that grows", tables),
+        ("a recurrent layer, any length", sequences),
+        ("reads after any number of steps", waiting),
     ];
-    let heads = ["program", "compiled", "eager", "plans of 150"];
+    let heads = [
+        "program",
+        "first 50",
+        "plans",
+        "a later step",
+        "plans of 150",
+        "eager: first 50",
+        "a later step",
+    ];
     let mut table = Table::new("Another size at every step", &heads);
     for (name, program) in programs {
-        let run = |mode| -> Outcome<(f64, u64)> {
+        let run = |mode| -> Outcome<Times> {
             let mut step = program(device);
-            let mut times = Vec::new();
-            let (done, stats) = with_mode(mode, || {
-                (0..50).try_for_each(|n| step(n).map(drop))?;
+            with_mode(mode, || {
+                let start = Instant::now();
+                let (done, first) = stats_scope(|| (0..50).try_for_each(|n| step(n).map(drop)));
+                done?;
+                let all = start.elapsed().as_nanos() as f64;
+                let mut times = Vec::new();
                 let timed = || -> Outcome {
                     for n in 50..200 {
                         let start = Instant::now();
@@ -262,18 +311,22 @@ fn steps(device: &Device) -> Outcome {
                     }
                     Ok(())
                 };
-                Ok::<_, Box<dyn std::error::Error>>(stats_scope(timed))
-            })?;
-            done?;
-            Ok((median(&times), stats.plans_built))
+                let (done, later) = stats_scope(timed);
+                done?;
+                let plans = [first.plans_built, later.plans_built];
+                Ok(([all, median(&times)], plans))
+            })
         };
         let (compiled, plans) = run(Mode::Compiled)?;
         let (eager, _) = run(Mode::Eager)?;
         table.row(vec![
             name.to_owned(),
-            time(compiled),
-            time(eager),
-            plans.to_string(),
+            time(compiled[0]),
+            plans[0].to_string(),
+            time(compiled[1]),
+            plans[1].to_string(),
+            time(eager[0]),
+            time(eager[1]),
         ]);
     }
     table.print();

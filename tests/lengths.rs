@@ -1,4 +1,4 @@
-//! Programs that meet thousands of lengths, again and again.
+//! Programs that meet thousands of lengths, again and again, and loops whose steps record any number of operations.
 
 mod common;
 
@@ -7,7 +7,7 @@ use ferrotrace::{Precision, stats_scope, with_precision};
 
 const LENGTHS: usize = 3_000;
 
-/// Plans made for forms that differ in sizes alone, if they are of little work.
+/// Plans made for forms that the same lines record, if they are of little work.
 const FEW: u64 = 8;
 
 /// Runs a program once for each length, twice; the plans that each pass built.
@@ -84,6 +84,48 @@ fn what_grows_at_every_step_makes_few_plans() {
     if let Some(device) = common::device() {
         with_mode(Mode::Compiled, || grow(device));
     }
+}
+
+/// Operations that wait for a read, a different number each time, and sequences of any length, step by step.
+#[test]
+fn any_number_of_operations_of_the_same_lines_makes_few_plans() {
+    let device = Device::cpu();
+    let counts = || (0..240usize).map(|i| 1 + i * 7 % 24);
+    let waits = || {
+        let mut state = Tensor::from_slice(&[0.5, -0.25], 2, &device);
+        let mut want = [0.5, -0.25];
+        for count in counts() {
+            for _ in 0..count {
+                state = (&state * 0.75 + 0.5).sin();
+                want = want.map(|x: f64| (x * 0.75 + 0.5).sin());
+            }
+            let got = state.sum(..).to_scalar::<f64>().expect("runs");
+            close(got, want[0] + want[1], 1e-13);
+        }
+    };
+    let ((), stats) = with_mode(Mode::Compiled, || stats_scope(waits));
+    assert!(stats.plans_built <= FEW, "{stats:?}");
+
+    let weights = Tensor::from_vec(ramp(16), [4, 4], &device);
+    let unrolled = || {
+        for length in counts() {
+            let xs = Tensor::from_vec(ramp(4 * length), [length, 1, 4], &device);
+            let mut h = Tensor::zeros([1, 4], DType::F64, &device);
+            let mut want = [0.0f64; 4];
+            for t in 0..length {
+                h = (h.matmul(&weights) * 0.25 + xs.select(0, t as isize)).tanh();
+                let row = |j: usize| (0..4).map(|i| want[i] * ramp(16)[4 * i + j]).sum::<f64>();
+                let next = |j: usize| (row(j) * 0.25 + ramp(4 * length)[4 * t + j]).tanh();
+                want = std::array::from_fn(next);
+            }
+            let got = h.to_vec::<f64>().expect("runs");
+            got.iter()
+                .zip(want)
+                .for_each(|(got, want)| close(*got, want, 1e-13));
+        }
+    };
+    let ((), stats) = with_mode(Mode::Compiled, || stats_scope(unrolled));
+    assert!(stats.plans_built <= 3 * FEW, "{stats:?}");
 }
 
 #[test]

@@ -3,19 +3,20 @@
 //! One table of the process has them all, behind a lock. Threads that flush at the same time seldom come there: each
 //! stripe of threads has a front, with the entries that it used last, and counts their users apart.
 
+mod lines;
 mod positions;
-mod sizes;
 mod stages;
 mod tiered;
 
 pub(crate) use positions::stages as stages_of;
 
 use crate::backend::{Graph, Plan, PlanInput, run_each};
-use crate::form::{Form, Lines};
+use crate::form::{Form, Line, Lines};
 use crate::mode::Mode;
 use crate::tuning::{self, Example};
 use ferrotrace_kernels::Array;
-use ferrotrace_runtime::{Counter, Result, Scalar, Striped, count};
+use ferrotrace_runtime::{Config, Counter, Result, Scalar, Striped, count, stats_scope};
+use lines::Decision;
 use lru::LruCache;
 use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::Mutex;
@@ -31,7 +32,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const MOST_FORMS: usize = 4096;
 const MOST_OPERATIONS: usize = 1 << 17;
 
-/// Plans made for a family: forms that differ in positions alone, or in sizes alone.
+/// Plans made for a family: forms that differ in positions alone, or that the same lines record.
 const MOST: u32 = 8;
 
 /// Families that are remembered; the least recently used go first.
@@ -206,16 +207,13 @@ impl PlanEntry {
         self.plan.get_or_try_init(made).map(|plan| &**plan)
     }
 
-    /// Whether it should run without a plan once more: see [`sizes`].
-    fn waits(&self) -> bool {
-        if self.plan.get().is_some() {
-            return false;
-        }
-        let waits = self.runs.load(Ordering::Relaxed) < sizes::runs_without_plan(&self.form);
-        if waits {
+    /// Whether it, which has no plan, runs without one once more, or gets one: see [`lines`].
+    fn decide(&self, lines: &[Line]) -> Decision {
+        let decision = lines::decide(&self.form, lines, self.runs.load(Ordering::Relaxed));
+        if matches!(decision, Decision::Wait) {
             self.runs.fetch_add(1, Ordering::Relaxed);
         }
-        waits
+        decision
     }
 
     /// The plan, if it is compiled.
@@ -233,12 +231,23 @@ impl OwnEntry {
         scalars: &[Scalar],
         lines: impl FnOnce() -> Lines,
     ) -> Result<Planned> {
-        let graph = || self.form.graph(scalars, &lines());
-        if mode == Mode::Compiled && self.waits() {
-            return graph().map(Planned::AtOnce);
+        if self.plan().is_some() {
+            count(Counter::PlanCacheHits, 1);
+            return Ok(Planned::Plan(self.clone()));
         }
-        if mode != Mode::Tiered || self.plan().is_some() {
-            self.make_plan(Some(example), graph)?;
+        let lines = lines();
+        let graph = || self.form.graph(scalars, &lines);
+        if mode != Mode::Tiered {
+            let family = match self.decide(&lines) {
+                Decision::Wait if !Config::get().strict => return graph().map(Planned::AtOnce),
+                Decision::Wait => None,
+                Decision::Plan(family) => Some(family),
+            };
+            let (made, stats) = stats_scope(|| self.make_plan(Some(example), graph).map(drop));
+            made?;
+            if let Some(family) = family {
+                lines::note_plan(family, stats.kernels_compiled + stats.disk_cache_hits);
+            }
             return Ok(Planned::Plan(self.clone()));
         }
         Ok(Planned::Eagerly(Unplanned {

@@ -1,0 +1,266 @@
+//! Forms that the same lines of a program record.
+//!
+//! A sequence that grows has another form at every step, text of any length another one each time, and so has a loop whose
+//! steps differ in how many operations wait for a read. A plan is made for operations and sizes that are known, which takes
+//! far longer than running a few operations on little data. After [`MOST`] plans for forms of the same lines, a new one runs
+//! operator by operator, until that has taken as long as making its plan would, and forms of its structure as long as compiling
+//! their kernels: forms that come back get a plan, and forms of much work and known kernels get theirs at once. A form that is met [`IN_A_ROW`] times in a row, as in a loop of its own, waits no longer.
+
+use super::{FAMILIES, MOST};
+use crate::form::{Edge, Form, FormNode, Line, Mix};
+use ferrotrace_kernels::{Class, Op};
+use ferrotrace_runtime::{DType, Shape};
+use lru::LruCache;
+use once_cell::sync::Lazy;
+use parking_lot::Mutex;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::hash::{Hash, Hasher};
+
+/// How often a form is met in a row until its plan is made. A step of a loop may meet it for each of a few tensors.
+const IN_A_ROW: u32 = 8;
+
+/// What running operator by operator takes, and what making a plan takes, in nanoseconds.
+struct Times {
+    /// An operation by itself.
+    operation: u64,
+    /// An operation of sizes that were not met, which a device has a plan for.
+    unmet: u64,
+    /// Bytes that an operation reads or writes in a nanosecond that moves elements, is light, or is a reduction, and elements
+    /// that another does. Fusion saves that; products, windows and sorts take as long in a plan.
+    bytes: u64,
+    elements: u64,
+    /// A plan, and what each of its operations adds to that, each reduction too, and each that is defined by others.
+    plan: u64,
+    planned: u64,
+    reduction: u64,
+    definition: u64,
+    /// A kernel that the process has not met.
+    kernel: u64,
+}
+
+/// Two threads of an x86-64 processor of 2024, data in its caches: programs of 1 to 6 operations over 100 to 10⁶ elements.
+const CPU: Times = Times {
+    operation: 300,
+    unmet: 0,
+    bytes: 64,
+    elements: 4,
+    plan: 20_000,
+    planned: 5_000,
+    reduction: 30_000,
+    definition: 70_000,
+    kernel: 15_000_000,
+};
+
+/// An H100; programs of 2 to 100 operations.
+const DEVICE: Times = Times {
+    operation: 20_000,
+    unmet: 100_000,
+    bytes: 1_000,
+    elements: 250,
+    plan: 100_000,
+    planned: 40_000,
+    reduction: 0,
+    definition: 0,
+    kernel: 50_000_000,
+};
+
+impl Times {
+    fn of(form: &Form) -> &'static Times {
+        match form.device.is_cpu() {
+            true => &CPU,
+            false => &DEVICE,
+        }
+    }
+
+    /// Nanoseconds that an operation takes that reads and writes values of these numbers of elements and dtypes.
+    fn operation(&self, op: &Op, values: impl Iterator<Item = (usize, DType)>) -> u64 {
+        let work = |rate: u64, size: fn(DType) -> usize| {
+            let sizes = values.map(|(count, dtype)| count.saturating_mul(size(dtype)));
+            self.operation + sizes.fold(0, usize::saturating_add) as u64 / rate
+        };
+        match op.class() {
+            Class::View => 0,
+            Class::Library | Class::Window => self.operation,
+            Class::Create | Class::Arrange => work(self.bytes, DType::size),
+            Class::Pointwise if op.entry().is_light() => work(self.bytes, DType::size),
+            Class::Reduce if op.as_composite().is_none() => work(self.bytes, DType::size),
+            _ => work(self.elements, |_| 1),
+        }
+    }
+
+    /// Nanoseconds that a form's plan takes to make.
+    fn plan(&self, form: &Form) -> u64 {
+        let operation = |node: &FormNode| {
+            let op = node.kind.op();
+            match (op.class(), op.as_composite()) {
+                (Class::View, _) => 0,
+                (Class::Reduce, None) => self.planned + self.reduction,
+                (Class::Reduce, Some(_)) => self.planned + self.reduction + self.definition,
+                _ => self.planned,
+            }
+        };
+        self.plan + form.nodes.iter().map(operation).sum::<u64>()
+    }
+}
+
+/// Forms met that the same lines record.
+#[derive(Debug, Default)]
+struct Family {
+    /// The last one.
+    last: u64,
+    /// The operations of the last one, by their kinds: with sizes.
+    kinds: FxHashSet<u64>,
+    /// Forms that differed from the one before.
+    forms: u32,
+    /// How often the last one was met in a row.
+    in_a_row: u32,
+    /// Nanoseconds that forms took operator by operator, together those that differ in sizes alone, whose kernels are the same.
+    structures: FxHashMap<u64, u64>,
+    /// Sixteenths of kernels that a plan needed which the process had not met; half of the mean is the last plan's.
+    new_kernels: u64,
+}
+
+/// Families by the hash of their lines. A collision changes how a form is run, not what it computes.
+static FAMILIES_MET: Lazy<Mutex<LruCache<u64, Family>>> =
+    Lazy::new(|| Mutex::new(LruCache::new(FAMILIES)));
+
+/// The shape and dtype of an operand; none of a number.
+fn operand(form: &Form, edge: Edge) -> Option<(&Shape, DType)> {
+    match edge {
+        Edge::Node(n) => {
+            let kind = &form.nodes[n as usize].kind;
+            Some((&kind.shape, kind.dtype))
+        }
+        Edge::Leaf(n) => {
+            let leaf = &form.leaves[n as usize];
+            Some((leaf.layout.shape(), leaf.dtype))
+        }
+        Edge::Slot(_) => None,
+    }
+}
+
+/// The hash of an operation without sizes. Attributes count as sizes: some are.
+fn without_sizes(node: &FormNode) -> Mix {
+    let (kind, mut mix) = (&node.kind, Mix::default());
+    let op = kind.op();
+    (std::mem::discriminant(op), op.salt()).hash(&mut mix);
+    (kind.dtype, kind.shape.rank()).hash(&mut mix);
+    mix
+}
+
+/// What a form is among others.
+struct Member {
+    /// The lines that record it, each with what it records there: the family.
+    family: u64,
+    /// The form without its sizes: its structure.
+    structure: u64,
+    /// The whole form.
+    whole: u64,
+}
+
+impl Member {
+    fn of(form: &Form, lines: &[Line]) -> Member {
+        let mut structure = Mix::default();
+        let mut recorded: Vec<u64> = Vec::with_capacity(form.nodes.len());
+        for (i, (node, edges)) in form.operands().enumerate() {
+            let mut own = without_sizes(node);
+            structure.word(own.clone().finish());
+            edges.iter().for_each(|edge| structure.word(edge.code()));
+            if let Some(line) = lines.get(i) {
+                line.location.hash(&mut own);
+            }
+            recorded.push(own.finish());
+        }
+        for leaf in &form.leaves {
+            (leaf.dtype, leaf.layout.shape().rank()).hash(&mut structure);
+        }
+        form.outputs.iter().for_each(|&n| structure.word(n as u64));
+        // The same lines are met a different number of times, in another order.
+        recorded.sort_unstable();
+        recorded.dedup();
+        let mut family = Mix::default();
+        recorded.into_iter().for_each(|of| family.word(of));
+        form.device.hash(&mut family);
+        Member {
+            family: family.finish(),
+            structure: structure.finish(),
+            whole: form.hash(),
+        }
+    }
+}
+
+/// Nanoseconds that a form takes operator by operator, without what takes as long in a plan; `unmet` operations have sizes
+/// that the form before had not.
+fn operator_by_operator(form: &Form, unmet: u64) -> u64 {
+    let times = Times::of(form);
+    let time = |(node, edges): (&FormNode, &[Edge])| {
+        let operands = edges.iter().filter_map(|&edge| operand(form, edge));
+        let all = operands.chain([(&node.kind.shape, node.kind.dtype)]);
+        let values = all.map(|(shape, dtype)| (shape.numel(), dtype));
+        times.operation(node.kind.op(), values)
+    };
+    let all = form.operands().map(time).fold(0, u64::saturating_add);
+    all.saturating_add(times.unmet * unmet)
+}
+
+/// Structures that a family remembers; beyond, it forgets them all.
+const STRUCTURES: usize = 1024;
+
+/// What a form without a plan does.
+pub(super) enum Decision {
+    /// It runs operator by operator.
+    Wait,
+    /// It gets a plan, which this family is [told](note_plan) of.
+    Plan(u64),
+}
+
+/// Notes a plan that needed so many kernels which the process had not met.
+pub(super) fn note_plan(family: u64, new_kernels: u64) {
+    if let Some(family) = FAMILIES_MET.lock().get_mut(&family) {
+        family.new_kernels = (family.new_kernels + 16 * new_kernels) / 2;
+    }
+}
+
+/// What a form does that has no plan and ran so often operator by operator.
+pub(super) fn decide(form: &Form, lines: &[Line], runs: u32) -> Decision {
+    // Attention has a kernel on a device in plans alone; by its definition the scores lie in memory.
+    let by_definition = |node: &FormNode| {
+        let composite = node.kind.op().as_composite();
+        !form.device.is_cpu() && composite.is_some_and(|op| op.entry().has_kernel())
+    };
+    let is_program = |node: &FormNode| node.kind.op().as_program().is_some();
+    let needs_plan = |node: &FormNode| is_program(node) || by_definition(node);
+    let member = Member::of(form, lines);
+    let plan = Decision::Plan(member.family);
+    if form.nodes.iter().any(needs_plan) {
+        return plan;
+    }
+    let kinds = form.nodes.iter().map(|node| &node.kind);
+    let kinds = kinds.filter(|kind| !kind.op().is_view());
+    let kinds: FxHashSet<u64> = kinds.map(|kind| kind.hash).collect();
+    let mut met = FAMILIES_MET.lock();
+    let family = met.get_or_insert_mut(member.family, Family::default);
+    let unmet = kinds.difference(&family.kinds).count() as u64;
+    if family.forms == 0 || family.last != member.whole {
+        family.last = member.whole;
+        family.kinds = kinds;
+        family.forms = family.forms.saturating_add(1);
+        family.in_a_row = 0;
+    }
+    family.in_a_row += 1;
+    if family.structures.len() >= STRUCTURES {
+        family.structures.clear();
+    }
+    let spent = family.structures.entry(member.structure).or_default();
+    let times = Times::of(form);
+    let time = operator_by_operator(form, unmet).max(1);
+    let kernels = family.new_kernels.saturating_mul(times.kernel) / 16;
+    let pays = *spent >= kernels && u64::from(runs) >= times.plan(form) / time;
+    if family.forms <= MOST || family.in_a_row > IN_A_ROW || pays {
+        // Further plans of the structure find its kernels.
+        *spent = u64::MAX;
+        return plan;
+    }
+    *spent = spent.saturating_add(time);
+    Decision::Wait
+}
