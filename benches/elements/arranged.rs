@@ -90,4 +90,14 @@ pub const CASES: &[Case] = &[
             (0..9).fold(v[0].clone(), |x, i| x.maximum(at(i))).sum(..)
         },
     ),
+    ("running_sums_turned", &[Floats(&[1000, 1000])], |v| {
+        v[0].t().cumsum(0)
+    }),
+    ("running_sums_f64", &[Floats(&[1000, 1000])], |v| {
+        v[0].to_dtype(DType::F64).cumsum(1)
+    }),
+    ("places_over_two", &[Floats(&[64, 32, 64, 16])], |v| {
+        let turned = v[0].permute([0, 2, 1, 3]);
+        turned.reshape([64, 64, 512]).argmax(2)
+    }),
 ];

@@ -98,6 +98,9 @@ CASES = {
     "sums_both_ways": ([floats(1000, 1000)], lambda x: x.sum(0) + x.sum(1)),
     "symmetric_sums": ([floats(1000, 1000)], lambda x: (x + x.t()).abs().sum(1)),
     "dilated_and_counted": ([many_bytes()[:512, :512].contiguous()], dilated_and_counted),
+    "running_sums_turned": ([floats(1000, 1000)], lambda x: x.t().cumsum(0)),
+    "running_sums_f64": ([floats(1000, 1000)], lambda x: x.double().cumsum(1)),
+    "places_over_two": ([floats(64, 32, 64, 16)], lambda x: x.permute(0, 2, 1, 3).reshape(64, 64, 512).argmax(2)),
     "turned_and_doubled": ([floats(400, 500)], lambda x: x.t().reshape(400, 500) * 2),
 }
 

@@ -15,6 +15,7 @@ mod products;
 mod rounding;
 mod scattering;
 mod shaping;
+mod turned;
 mod windows;
 
 use crate::graph::{Graph, Node, NodeOp, Precision, Rounding};
@@ -96,6 +97,12 @@ impl OpBuilder for Simplifier<'_> {
         }
         if op.is_matmul() && self.policy.target.tiles && self.is_by_tiles(operands)? {
             return self.product_by_tiles(op, operands);
+        }
+        if !self.is_for_device()
+            && let Some(scan) = op.as_scan()
+            && let Some(scanned) = self.scan_in_order(scan, operands)?
+        {
+            return Ok(scanned);
         }
         if op.is_matmul()
             && !self.is_for_device()

@@ -333,6 +333,18 @@ macro_rules! indexed_calls {
             ("index_select", |x, at| x.index_select(1, &at.select(1, 0))),
             ("index", |x, at| x.index(&[None, Some(&at.select(1, 0))])),
             ("embedding", |x, at| x.t().embedding(at)),
+            ("take", |x, at| x.select(0, 1).take(at)),
+            ("put", |x, at| {
+                x.select(0, 1).put(&at.select(1, 0), &x.select(1, 0), false)
+            }),
+            ("index_copy", |x, at| {
+                x.index_copy(1, &at.select(1, 0), &x.narrow(1, 1, 4))
+            }),
+            ("index_fill", |x, at| x.index_fill(1, &at.select(1, 0), 7.0)),
+            ("index_reduce", |x, at| {
+                let (at, src) = (at.select(1, 0), x.narrow(1, 1, 4));
+                x.index_reduce(1, &at, &src, ReduceOp::Amax, true)
+            }),
             ("one_hot", |_, at| at.one_hot(6)),
             ("cross_entropy", |x, at| x.cross_entropy(&at.select(1, 0))),
             ("nll_loss", |x, at| x.nll_loss(&at.select(1, 0))),

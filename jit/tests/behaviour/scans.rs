@@ -135,12 +135,9 @@ fn exact_scans_add_in_the_order_of_eager_mode() {
             let got = Plan::of(graph)
                 .expect("it compiles")
                 .run(&mut kept(&[x]), &[]);
-            let bits = |a: &ferrotrace_kernels::Array| -> Vec<u32> {
-                a.buffer
-                    .as_slice::<f32>()
-                    .iter()
-                    .map(|x| x.to_bits())
-                    .collect()
+            // In row-major order, however they lie.
+            let bits = |a: &ferrotrace_kernels::Array| -> Vec<u64> {
+                values(a).into_iter().map(f64::to_bits).collect()
             };
             assert_eq!(bits(&got.expect("it runs")[0]), bits(&want[0]), "{text}");
         }

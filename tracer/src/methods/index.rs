@@ -213,16 +213,22 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn index(&self, entries: &[Option<&Tensor>]) -> Tensor {
+        self.indexed("index", entries)
+    }
+
+    /// [`index`](Tensor::index) for a method of another name.
+    #[track_caller]
+    fn indexed(&self, name: &'static str, entries: &[Option<&Tensor>]) -> Tensor {
         let Indexing { axes, at, indices } = match Indexing::of(self, entries) {
             Ok(indexing) => indexing,
-            Err(error) => return Tensor::failed("index", error, &[self]),
+            Err(error) => return Tensor::failed(name, error, &[self]),
         };
         if axes.is_empty() {
             return self.clone();
         }
         let mut inputs = vec![Input::Tensor(self)];
         inputs.extend(indices.iter().map(Input::Tensor));
-        Tensor::record(Op::Index(Index { axes, at }), &inputs)
+        Tensor::record_as(name, Op::Index(Index { axes, at }), &inputs)
     }
 
     /// The rows of this weight at the positions of an index of any shape.

@@ -28,6 +28,17 @@ pub enum ReduceOp {
     Mean,
 }
 
+/// How a scatter joins what `op` says.
+pub(super) fn mode_of(op: ReduceOp) -> ScatterMode {
+    match op {
+        ReduceOp::Sum => ScatterMode::Sum,
+        ReduceOp::Prod => ScatterMode::Prod,
+        ReduceOp::Amax => ScatterMode::Amax,
+        ReduceOp::Amin => ScatterMode::Amin,
+        ReduceOp::Mean => ScatterMode::Mean,
+    }
+}
+
 impl Tensor {
     #[track_caller]
     fn scattered(&self, name: &'static str, op: Op, idx: &Tensor, src: &Tensor) -> Tensor {
@@ -79,12 +90,7 @@ impl Tensor {
             idx,
             src
         );
-        let op = Op::Scatter(Scatter {
-            dim,
-            mode: ScatterMode::Assign,
-            include_self: true,
-        });
-        self.scattered("scatter", op, idx, src)
+        self.scatter_as("scatter", dim, idx, src, (ScatterMode::Assign, true))
     }
 
     /// As [`scatter`](Tensor::scatter), the values being added.
@@ -143,23 +149,26 @@ impl Tensor {
             idx,
             src
         );
-        let mode = match op {
-            ReduceOp::Sum => ScatterMode::Sum,
-            ReduceOp::Prod => ScatterMode::Prod,
-            ReduceOp::Amax => ScatterMode::Amax,
-            ReduceOp::Amin => ScatterMode::Amin,
-            ReduceOp::Mean => ScatterMode::Mean,
-        };
-        self.scattered(
-            "scatter_reduce",
-            Op::Scatter(Scatter {
-                dim,
-                mode,
-                include_self,
-            }),
-            idx,
-            src,
-        )
+        let how = (mode_of(op), include_self);
+        self.scatter_as("scatter_reduce", dim, idx, src, how)
+    }
+
+    /// A scatter of a mode, among what is there or not, for a method of another name.
+    #[track_caller]
+    pub(super) fn scatter_as(
+        &self,
+        name: &'static str,
+        dim: usize,
+        idx: &Tensor,
+        src: &Tensor,
+        (mode, include_self): (ScatterMode, bool),
+    ) -> Tensor {
+        let op = Op::Scatter(Scatter {
+            dim,
+            mode,
+            include_self,
+        });
+        self.scattered(name, op, idx, src)
     }
 
     /// This tensor with `src`, broadcast, written (or added) where [`index`](Tensor::index) with the same entries
@@ -175,25 +184,35 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn index_put(&self, entries: &[Option<&Tensor>], src: &Tensor, accumulate: bool) -> Tensor {
+        self.put_as("index_put", entries, src, accumulate)
+    }
+
+    /// [`index_put`](Tensor::index_put) for a method of another name.
+    #[track_caller]
+    pub(super) fn put_as(
+        &self,
+        name: &'static str,
+        entries: &[Option<&Tensor>],
+        src: &Tensor,
+        accumulate: bool,
+    ) -> Tensor {
         let Indexing { axes, at, indices } = match Indexing::of(self, entries) {
             Ok(indexing) => indexing,
-            Err(error) => return Tensor::failed("index_put", error, &[self, src]),
+            Err(error) => return Tensor::failed(name, error, &[self, src]),
         };
         if axes.is_empty() {
             let why = Error::argument("no axis is indexed");
-            return Tensor::failed("index_put", why, &[self, src]);
+            return Tensor::failed(name, why, &[self, src]);
         }
-        attempt!("index_put", self.takes(src), self, src);
+        attempt!(name, self.takes(src), self, src);
         let mut inputs = vec![Input::Tensor(self), Input::Tensor(src)];
         inputs.extend(indices.iter().map(Input::Tensor));
-        Tensor::record(
-            Op::IndexPut(IndexPut {
-                axes,
-                at,
-                accumulate,
-            }),
-            &inputs,
-        )
+        let op = Op::IndexPut(IndexPut {
+            axes,
+            at,
+            accumulate,
+        });
+        Tensor::record_as(name, op, &inputs)
     }
 
     /// This tensor with [`slice`](Tensor::slice)`(dim, start, end, step)` replaced by `src`: a tensor that broadcasts to it

@@ -110,8 +110,8 @@ impl Writer<'_> {
             if r.has_position() && self.counting {
                 self.declare_extreme(out, &r, copies);
             } else if r.has_position() {
-                let unset = self.set(DType::I64, -1);
-                let ty = self.vector_type(DType::I64);
+                let dtype = self.place_dtype(&r);
+                let (ty, unset) = (self.vector_type(dtype), self.set(dtype, -1));
                 out.push(Stmt::variable(r.part(Part::Places), ty, unset));
             }
         }

@@ -108,3 +108,39 @@ fn reshapes_to_bits_and_back_divide_nothing() {
     let explained = plan(&text).explain().to_string();
     assert!(!explained.contains(")%2"), "{explained}");
 }
+
+/// A scan's results lie as what it reads: along a dimension whose elements are adjacent they would else be a row apart.
+#[test]
+fn a_scan_of_what_lies_turned_lies_turned() {
+    for (scan, dim) in [("cumsum", 0), ("cumsum", 1), ("cumprod", 0), ("cummax", 1)] {
+        let text = format!(
+            "%0: f32[40, 50] = input 0 [1, 40]
+             %1: f32[40, 50] = abs(%0)
+             %2: f32[40, 50] = {scan}(%1) {{dim: {dim}}}
+             return %2"
+        );
+        let x = noise(&[50, 40], 7);
+        let x = x.with_layout(x.layout.permute(&[1, 0]));
+        let y = run(&text, &[x], 1e-4);
+        assert_eq!(y[0].layout.strides(), [1, 40], "{scan} {dim}");
+        assert_eq!(kernels(&text), 1, "{scan} {dim}");
+    }
+}
+
+/// Positions of extremes over two dimensions that are not one in memory have lanes of 32 bits, as those over one.
+#[test]
+fn positions_over_two_dimensions_are_short() {
+    for (kind, want) in [("argmax", 1), ("argmin", 1)] {
+        let text = format!(
+            "%0: f32[9, 6, 5, 37] = input 0 [1110, 37, 222, 1]
+             %1: f32[9, 5, 6, 37] = permute(%0) {{order: [0, 2, 1, 3]}}
+             %2: f32[9, 5, 222] = reshape(%1) {{to: [9, 5, 222]}}
+             %3: i64[9, 5] = {kind}(%2) {{dims: [2], keepdim: false}}
+             return %3"
+        );
+        let x = noise(&[9, 5, 6, 37], 7);
+        let x = x.with_layout(x.layout.permute(&[0, 2, 1, 3]));
+        run(&text, std::slice::from_ref(&x), 0.0);
+        assert_eq!(kernels(&text), want, "{kind}");
+    }
+}

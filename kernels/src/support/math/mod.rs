@@ -112,11 +112,17 @@ pub(super) fn entries() -> Vec<Entry> {
             "FT_INLINE {ty}x@ ft_both_parts_{ty}x@({ty}x@ s, {ty}x@ e) {{ return s + ({ty}x@)(({mask})e & ({mask})(e == e)); }}\n"
         );
         entries.push(Entry::text(format!("ft_both_parts_{ty}"), &[], text));
-        // Compensated summation (Kahan): `e` is what the last addition to `s` rounded up, which the next one takes off.
+        // Compensated summation. Of binary32 (Kahan), `e` is what the last addition to `s` rounded up, which the next one takes
+        // off: it stays small, however many additions there are. Of binary64 (Ogita and Rump) it is what all of them rounded up:
+        // neither sum waits for the other, and each vector adds the time of one addition.
+        let body = match ty {
+            "f32" => format!(
+                "y = x - ({ty}x@)(({mask})*e & ({mask})(*e == *e)), t = a + y, d = t - a; *e = ((t - d) - a) + (d - y)"
+            ),
+            _ => "t = a + x, d = t - a; *e += ((t - d) - a) + (d - x)".to_owned(),
+        };
         let text = format!(
-            "FT_INLINE void ft_carry_{ty}x@({ty}x@ *s, {ty}x@ *e, {ty}x@ x) {{ \
-             const {ty}x@ a = *s, y = x - ({ty}x@)(({mask})*e & ({mask})(*e == *e)), t = a + y, d = t - a; \
-             *e = ((t - d) - a) + (d - y); *s = t; }}\n"
+            "FT_INLINE void ft_carry_{ty}x@({ty}x@ *s, {ty}x@ *e, {ty}x@ x) {{ const {ty}x@ a = *s, {body}; *s = t; }}\n"
         );
         entries.push(Entry::text(format!("ft_carry_{ty}"), &[], text));
         let text = format!(

@@ -1,8 +1,10 @@
 //! Slices written at positions of a dimension, elements written where a mask is true, and elements of a rank.
 
+use super::super::scatter::mode_of;
 use super::super::{ReduceOp, attempt, attempt_both};
 use crate::Tensor;
 use crate::args::{Dim, Operand};
+use ferrotrace_kernels::ScatterMode;
 use ferrotrace_runtime::{DType, Error, Result};
 
 impl Tensor {
@@ -19,7 +21,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn index_copy(&self, dim: impl Into<Dim>, idx: &Tensor, src: &Tensor) -> Tensor {
-        let y = self.joined_at(dim.into(), idx, src, |x, dim, at| x.scatter(dim, at, src));
+        let how = (ScatterMode::Assign, true);
+        let y = self.joined_at("index_copy", dim.into(), idx, src, how);
         attempt!("index_copy", y, self, idx, src).called("index_copy", &[self, idx, src])
     }
 
@@ -41,7 +44,7 @@ impl Tensor {
         value: impl Into<Operand<'a>>,
     ) -> Tensor {
         let value = value.into();
-        let y = self.written(dim.into(), idx, |shape| {
+        let y = self.filled_at(dim.into(), idx, |shape| {
             let value = self.source(value.clone())?;
             value.check()?;
             match value.rank() {
@@ -74,20 +77,20 @@ impl Tensor {
         op: ReduceOp,
         include_self: bool,
     ) -> Tensor {
-        let y = self.joined_at(dim.into(), idx, src, |x, dim, at| {
-            x.scatter_reduce(dim, at, src, op, include_self)
-        });
+        let how = (mode_of(op), include_self);
+        let y = self.joined_at("index_reduce", dim.into(), idx, src, how);
         attempt!("index_reduce", y, self, idx, src).called("index_reduce", &[self, idx, src])
     }
 
-    /// What `join` makes of this tensor and `src` whose slices belong to positions of a dimension.
+    /// This tensor joined by a mode with `src`, whose slices belong to positions of a dimension.
     #[track_caller]
     fn joined_at(
         &self,
+        name: &'static str,
         dim: Dim,
         idx: &Tensor,
         src: &Tensor,
-        join: impl Fn(&Tensor, usize, &Tensor) -> Tensor,
+        how: (ScatterMode, bool),
     ) -> Result<Tensor> {
         let (dim, at, shape) = self.places_of_slices(dim, idx)?;
         src.check()?;
@@ -95,21 +98,22 @@ impl Tensor {
             let why = format!("slices {} for {shape:?}", src.shape());
             return Err(Error::shape(why));
         }
-        let y = join(self, dim, &at);
+        let y = self.scatter_as(name, dim, &at, src, how);
         y.recorded()?;
         Ok(y)
     }
 
-    /// This tensor with slices, of which each of a shape, written at positions of a dimension. A number is one slice.
+    /// This tensor with slices of one value, which `src` gives in their shape, at positions of a dimension.
     #[track_caller]
-    fn written(
+    fn filled_at(
         &self,
         dim: Dim,
         idx: &Tensor,
         src: impl Fn(&[usize]) -> Result<Tensor>,
     ) -> Result<Tensor> {
         let (dim, at, shape) = self.places_of_slices(dim, idx)?;
-        let y = self.scatter(dim, &at, &src(&shape)?);
+        let how = (ScatterMode::Assign, true);
+        let y = self.scatter_as("index_fill", dim, &at, &src(&shape)?, how);
         y.recorded()?;
         Ok(y)
     }

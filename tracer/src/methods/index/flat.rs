@@ -59,7 +59,7 @@ impl Tensor {
     #[track_caller]
     pub fn take(&self, idx: &Tensor) -> Tensor {
         attempt!("take", check_places(idx), self, idx);
-        let taken = self.flatten(0, -1).index(&[Some(idx)]);
+        let taken = self.flatten(0, -1).indexed("take", &[Some(idx)]);
         taken.called("take", &[self, idx])
     }
 
@@ -94,7 +94,7 @@ impl Tensor {
         }
         let places = idx.flatten(0, -1).to_dtype(DType::I64);
         let flat = self.flatten(0, -1);
-        let written = flat.index_put(&[Some(&places)], &src.flatten(0, -1), accumulate);
+        let written = flat.put_as("put", &[Some(&places)], &src.flatten(0, -1), accumulate);
         written.recorded()?;
         Ok(written.reshape(self.shape()))
     }

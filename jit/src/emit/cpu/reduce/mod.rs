@@ -127,7 +127,7 @@ impl Writer<'_> {
 
     /// The dtype of the positions beside accumulators.
     pub(in crate::emit::cpu) fn place_dtype(&self, r: &Reduction) -> DType {
-        match self.outer && r.dtype.size() < 8 && short_positions(self.node, r.id) {
+        match r.dtype.size() < 8 && short_positions(self.node, r.id) {
             true => DType::I32,
             false => DType::I64,
         }

@@ -1,0 +1,77 @@
+//! Scans along dimensions in the order in which they lie in memory.
+
+use super::Simplifier;
+use super::shaping::{inverse, permute};
+use crate::graph::NodeOp;
+use ferrotrace_kernels::op::Scan;
+use ferrotrace_kernels::ops::order::{self, Order};
+use ferrotrace_kernels::{Op, OpBuilder, Operand, ValueId};
+use ferrotrace_runtime::{Layout, Result};
+
+/// Operators that are looked through, from a scan to the data that it reads.
+const LOOKED_THROUGH: usize = 64;
+
+impl Simplifier<'_> {
+    /// The scan of an operand that does not lie row-major, as that of the operand's dimensions in the order of memory; none of
+    /// an operand that does. A scan stores its results row-major: along a dimension whose elements are adjacent, those of a
+    /// turned operand would be stored a row apart.
+    pub(super) fn scan_in_order(
+        &mut self,
+        scan: &Scan,
+        operands: &[Operand],
+    ) -> Result<Option<ValueId>> {
+        let &[Operand::Value(x)] = operands else {
+            return Ok(None);
+        };
+        let Some(order) = self.order_of(x).filter(|order| !order::is_row_major(order)) else {
+            return Ok(None);
+        };
+        let Some(dim) = order.iter().position(|&d| d == scan.dim) else {
+            return Ok(None);
+        };
+        let turned = permute(self, x, &order)?;
+        let op = Op::from(Scan {
+            dim,
+            ..scan.clone()
+        });
+        let scanned = self.keep(op, &[turned.into()])?;
+        permute(self, scanned, &inverse(&order)).map(Some)
+    }
+
+    /// The order of a value's dimensions in memory, as far as views and elementwise operators keep that of data; none where
+    /// elements repeat.
+    fn order_of(&self, x: ValueId) -> Option<Order> {
+        let (mut at, mut above) = (x, Vec::new());
+        let mut layout = loop {
+            let node = self.graph.node(at);
+            let first = match node.args.first() {
+                Some(Operand::Value(from)) => Some(*from),
+                _ => None,
+            };
+            match (&node.op, first) {
+                (NodeOp::Input(n), _) => break self.graph.inputs()[*n as usize].layout.clone(),
+                (NodeOp::Op(op), Some(from))
+                    if above.len() < LOOKED_THROUGH
+                        && (op.is_view() || op.keeps_order(self.graph.dtype(from))) =>
+                {
+                    above.push(at);
+                    at = from;
+                }
+                _ => break Layout::contiguous(node.shape.clone()),
+            }
+        };
+        for id in above.into_iter().rev() {
+            let node = self.graph.node(id);
+            let kept = match &node.op {
+                NodeOp::Op(op) if op.is_view() => op
+                    .as_view()
+                    .and_then(|view| view.layout(&layout, &node.shape)),
+                _ => Some(layout).filter(|layout| {
+                    *layout.shape() == node.shape && order::of_layout(layout).is_some()
+                }),
+            };
+            layout = kept.unwrap_or_else(|| Layout::contiguous(node.shape.clone()));
+        }
+        order::of_layout(&layout)
+    }
+}
