@@ -43,6 +43,8 @@ struct Simplifier<'a> {
     policy: &'a Policy,
     /// Whether what is pushed scatters by an index that other nodes scatter by too.
     shares_index: bool,
+    /// Whether a reader of what is pushed stores in an order of its own.
+    read_in_order: bool,
     /// Whether what is pushed defines an operator that the device computes by one kernel, which needs its products as products.
     one_kernel: bool,
 }
@@ -99,6 +101,7 @@ impl OpBuilder for Simplifier<'_> {
             return self.product_by_tiles(op, operands);
         }
         if !self.is_for_device()
+            && !self.read_in_order
             && let Some(scan) = op.as_scan()
             && let Some(scanned) = self.scan_in_order(scan, operands)?
         {
@@ -327,12 +330,14 @@ pub fn simplify_for(graph: &Graph, policy: &Policy) -> Result<Graph> {
         known: FxHashMap::default(),
         policy,
         shares_index: false,
+        read_in_order: false,
         one_kernel: false,
     };
     let shared = match builder.is_for_device() {
         true => scattering::share_indices(graph, &live),
         false => Vec::new(),
     };
+    let read_in_order = turned::read_in_order(graph);
     builder.graph.set_device(&graph.device());
     let mut map = vec![ValueId(u32::MAX); live.len()];
     for (v, node) in graph.nodes().iter().enumerate() {
@@ -350,6 +355,7 @@ pub fn simplify_for(graph: &Graph, policy: &Policy) -> Result<Graph> {
         let args = mapped(node, &map);
         builder.precision = node.precision;
         builder.shares_index = shared.get(v).is_some_and(|shared| *shared);
+        builder.read_in_order = read_in_order[v];
         builder.graph.set_origin(node.location, node.precision);
         builder.graph.set_recorded(ValueId(v as u32));
         let pushed = match (&sorts[v], &nested[v], &accumulated[v]) {

@@ -2,14 +2,40 @@
 
 use super::Simplifier;
 use super::shaping::{inverse, permute};
-use crate::graph::NodeOp;
+use crate::graph::{Graph, NodeOp};
 use ferrotrace_kernels::op::Scan;
 use ferrotrace_kernels::ops::order::{self, Order};
 use ferrotrace_kernels::{Op, OpBuilder, Operand, ValueId};
 use ferrotrace_runtime::{Layout, Result};
+use smallvec::SmallVec;
 
 /// Operators that are looked through, from a scan to the data that it reads.
 const LOOKED_THROUGH: usize = 64;
+
+/// For each value whether a reader stores what it computes of it in an order of its own: a copy, or an elementwise operator that
+/// reads another value of its shape too. Joined with such a reader, a scan stores in that order.
+pub(super) fn read_in_order(graph: &Graph) -> Vec<bool> {
+    let nodes = graph.nodes();
+    let mut fixed = vec![false; nodes.len()];
+    for i in (0..nodes.len()).rev() {
+        let NodeOp::Op(op) = &nodes[i].op else {
+            continue;
+        };
+        if !op.is_elementwise() && !op.is_view() {
+            continue;
+        }
+        let operands: SmallVec<[ValueId; 3]> = graph.operands(ValueId(i as u32)).collect();
+        let like = |&&x: &&ValueId| *graph.shape(x) == nodes[i].shape;
+        let copies = operands
+            .first()
+            .is_some_and(|&x| op.is_copy(graph.dtype(x)));
+        let several = op.is_elementwise() && operands.iter().filter(like).count() > 1;
+        for x in operands {
+            fixed[x.0 as usize] |= fixed[i] || copies || several;
+        }
+    }
+    fixed
+}
 
 impl Simplifier<'_> {
     /// The scan of an operand that does not lie row-major, as that of the operand's dimensions in the order of memory; none of

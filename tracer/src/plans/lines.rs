@@ -4,7 +4,8 @@
 //! steps differ in how many operations wait for a read. A plan is made for operations and sizes that are known, which takes
 //! far longer than running a few operations on little data. After [`MOST`] plans for forms of the same lines, a new one runs
 //! operator by operator, until that has taken as long as making its plan would, and forms of its structure as long as compiling
-//! their kernels: forms that come back get a plan, and forms of much work and known kernels get theirs at once. A form that is met [`IN_A_ROW`] times in a row, as in a loop of its own, waits no longer.
+//! their kernels: forms that come back get a plan, and forms of much work and known kernels get theirs at once. A form that is
+//! met [`IN_A_ROW`] times in a row, as in a loop of its own, waits no longer.
 
 use super::{FAMILIES, MOST};
 use crate::form::{Edge, Form, FormNode, Line, Mix};
@@ -34,7 +35,7 @@ struct Times {
     planned: u64,
     reduction: u64,
     definition: u64,
-    /// A kernel that the process has not met.
+    /// A kernel that the process has not met: an estimate.
     kernel: u64,
 }
 
@@ -116,7 +117,7 @@ struct Family {
     in_a_row: u32,
     /// Nanoseconds that forms took operator by operator, together those that differ in sizes alone, whose kernels are the same.
     structures: FxHashMap<u64, u64>,
-    /// Sixteenths of kernels that a plan needed which the process had not met; half of the mean is the last plan's.
+    /// A running mean, in sixteenths, of how many kernels a plan needed that the process had not met. The last plan counts half.
     new_kernels: u64,
 }
 
@@ -175,7 +176,7 @@ impl Member {
             (leaf.dtype, leaf.layout.shape().rank()).hash(&mut structure);
         }
         form.outputs.iter().for_each(|&n| structure.word(n as u64));
-        // The same lines are met a different number of times, in another order.
+        // Forms of one family record each line any number of times, in any order.
         recorded.sort_unstable();
         recorded.dedup();
         let mut family = Mix::default();

@@ -238,10 +238,11 @@ impl OwnEntry {
         let lines = lines();
         let graph = || self.form.graph(scalars, &lines);
         if mode != Mode::Tiered {
-            let family = match self.decide(&lines) {
-                Decision::Wait if !Config::get().strict => return graph().map(Planned::AtOnce),
-                Decision::Wait => None,
-                Decision::Plan(family) => Some(family),
+            let decision = (!Config::get().strict).then(|| self.decide(&lines));
+            let family = match decision {
+                Some(Decision::Wait) => return graph().map(Planned::AtOnce),
+                Some(Decision::Plan(family)) => Some(family),
+                None => None,
             };
             let (made, stats) = stats_scope(|| self.make_plan(Some(example), graph).map(drop));
             made?;

@@ -127,6 +127,25 @@ fn a_scan_of_what_lies_turned_lies_turned() {
     }
 }
 
+/// Beside a value that lies row-major, or copied, a scan lies so too: joined with its reader, it stores in the reader's order.
+#[test]
+fn a_scan_that_is_read_row_major_is_not_turned() {
+    for reader in ["add(%2, %1)", "to_dtype(%2)"] {
+        let text = format!(
+            "%0: f32[40, 50] = input 0 [1, 40]
+             %1: f32[40, 50] = input 1 [50, 1]
+             %2: f32[40, 50] = cumsum(%0) {{dim: 0}}
+             %3: f32[40, 50] = {reader}
+             return %3"
+        );
+        let x = noise(&[50, 40], 7);
+        let x = x.with_layout(x.layout.permute(&[1, 0]));
+        run(&text, &[x, noise(&[40, 50], 8)], 1e-4);
+        let explained = plan(&text).explain().to_string();
+        assert!(!explained.contains("= permute("), "{explained}");
+    }
+}
+
 /// Positions of extremes over two dimensions that are not one in memory have lanes of 32 bits, as those over one.
 #[test]
 fn positions_over_two_dimensions_are_short() {
