@@ -5,7 +5,7 @@ use crate::flush::limit;
 use crate::form::Kind;
 use crate::history::{self, Of};
 use crate::node::domain::Domain;
-use crate::node::{Draw, Facts, Inputs, Node, State, Status};
+use crate::node::{Draw, Facts, Inputs, Node, State, Status, summaries};
 use crate::trace;
 use crate::{Input, Mode, Tensor, flush, mode, place};
 use ferrotrace_kernels::eager::{self, quick};
@@ -232,10 +232,24 @@ fn record_value(
     let level = level.saturating_add(1);
     let domain = domain.unwrap_or_else(Domain::own);
     let result = Tensor::of_fresh(Node::recorded(facts, operands, domain, level));
+    let node = result.node();
+    if node.facts.trace == 0 && !traced && is_summary(node, level, inputs) {
+        summaries::list(node);
+    }
     if limit::reached(level) {
         limit::flush(result.node(), level);
     }
     result
+}
+
+/// Whether a node recorded at a level is much smaller than an operand.
+#[inline]
+fn is_summary(node: &Node, level: u32, inputs: &[Input<'_>]) -> bool {
+    let operands = inputs.iter().filter_map(|input| match input {
+        Input::Tensor(tensor) => Some(&**tensor.node()),
+        _ => None,
+    });
+    summaries::is_summary(node.facts.shape.numel(), level, operands)
 }
 
 /// Bytes from which an assignment waits in eager mode.

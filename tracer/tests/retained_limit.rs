@@ -40,4 +40,30 @@ fn a_trace_that_keeps_much_data_alive_is_flushed_by_itself() {
         });
         assert!(stats.peak_bytes < 24 << 20, "{}", stats.peak_bytes);
     });
+    with_mode(Mode::Compiled, held_means);
+}
+
+/// A mean that a program holds of each state, of which it reads a sum, keeps no state: states of 1 MiB beyond the limit are
+/// released once their means are computed, by one plan.
+fn held_means() {
+    const STATES: usize = 64;
+    let run = || {
+        let mut x = Tensor::ones(1 << 18, DType::F32, &Device::cpu());
+        let mut means = Vec::new();
+        let mut read = Vec::new();
+        for _ in 0..STATES {
+            x = &x * 0.5 + 1.0;
+            read.push(x.sum(..).to_scalar::<f32>().unwrap());
+            means.push(x.square().mean(..));
+        }
+        (read, means)
+    };
+    let ((read, means), stats) = stats_scope(run);
+    assert!(stats.peak_bytes < 10 << 20, "{}", stats.peak_bytes);
+    assert!(stats.plans_built <= 4, "{}", stats.plans_built);
+    let (one_by_one, eager) = with_mode(Mode::Eager, run);
+    assert_eq!(read.len(), one_by_one.len());
+    for (got, want) in means.iter().zip(&eager) {
+        assert!(got.allclose(want, 1e-6, 0.0).unwrap());
+    }
 }

@@ -4,6 +4,7 @@
 //! length of its trace calls for would fall somewhere else each time, with another plan: it is computed step by step.
 
 use super::collect::Stores;
+use super::cut;
 use super::{flush_nodes, flush_pending, flush_tensors};
 use crate::node::{NodeArc, Status};
 use crate::{Tensor, trace};
@@ -114,6 +115,10 @@ impl Tensor {
                 }
                 steps[back].push(node);
             }
+        }
+        // A number that the program holds of a step, such as its loss, would keep what it is computed from.
+        if let Some(newest) = steps.first_mut() {
+            cut::add_summaries(newest, 1);
         }
         // Each step is a flush of its own, whose data die with the next.
         while let Some(step) = steps.pop() {

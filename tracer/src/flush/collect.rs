@@ -12,6 +12,7 @@ use super::store_rule;
 use crate::form::{Edge, FormHash, Kind};
 use crate::node::domain::Hold;
 use crate::node::flight::Flight;
+use crate::node::summaries;
 use crate::node::{Inputs, Node, NodeArc, NodeInput, State, Status};
 use crate::trace;
 use ferrotrace_kernels::Array;
@@ -36,6 +37,8 @@ pub(crate) enum Stores {
     /// The requested ones, and every other that anything outside the collection can reach: so that nothing in it is
     /// ever computed again.
     Reachable,
+    /// The nodes that [`Reachable`](Stores::Reachable) stores, of steps of a loop: by ready-made kernels until a plan pays.
+    Steps,
     /// The requested ones alone, and nothing will run: no node is marked as being computed, and nothing is donated. For
     /// a `jit` trace.
     Trace,
@@ -46,7 +49,7 @@ pub(crate) enum Stores {
 impl Stores {
     /// Whether what is collected will run.
     fn runs(self) -> bool {
-        matches!(self, Stores::Rule | Stores::AtOnce | Stores::Reachable)
+        !matches!(self, Stores::Trace | Stores::Shown)
     }
 }
 
@@ -384,7 +387,11 @@ impl Visit {
 /// What holds a node that is not requested and that `uses` edges of the collection hold.
 fn held(node: &NodeArc, uses: u32) -> Held {
     if let Some(expected) = node.is_kept_alone() {
-        let beyond = NodeArc::strong_count(node) > uses as usize + node.handles() as usize;
+        let references = match node.is_listed() {
+            true => summaries::references(node),
+            false => NodeArc::strong_count(node),
+        };
+        let beyond = references > uses as usize + node.handles() as usize;
         return match (expected, beyond) {
             (true, _) => Held::Saved,
             (false, true) => Held::Operations,
@@ -526,7 +533,7 @@ pub(crate) fn collect(roots: Inputs, stores: Stores) -> Outcome {
             let Entry { place, uses, .. } = collected.entries[number as usize];
             collected.entries[number as usize].held = held(collected.node(place), holds * uses);
         }
-        let all = stores == Stores::Reachable;
+        let all = matches!(stores, Stores::Reachable | Stores::Steps);
         let shown = store_rule::add(&collected, &shared, all, &mut is_output);
         if again && !all {
             store_rule::add_computed(&collected, &mut is_output);

@@ -1,21 +1,26 @@
 //! The two flushes that nobody asks for: of a long trace, and of one that keeps too much memory alive.
 
 use super::collect::Stores;
+use super::cut::{self, operands};
 use super::flush_nodes;
-use crate::node::{Node, NodeArc, NodeInput, State, Status, retained_bytes};
+use crate::node::{Node, NodeArc, retained_bytes, summaries};
 use crate::trace;
 use ferrotrace_runtime::{Channel, host, log};
 use once_cell::sync::Lazy;
-use rustc_hash::FxHashSet;
-use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Operations on the longest pending path at which a trace is flushed.
 static LIMIT: AtomicU32 = AtomicU32::new(4096);
 
-/// Sets the number of operations in a row (4096 at first) at which a pending trace is flushed by itself; at least 2.
+/// Operations in a row from which a loop of little work is flushed; it is looked for at each power of two. Planning takes
+/// some 40 us an operation, which few runs of small kernels repay: a plan that serves again after few steps gains.
+static EARLY: AtomicU32 = AtomicU32::new(256);
+
+/// Sets the number of operations in a row at which a pending trace is flushed by itself; at least 2. Unless it is set,
+/// that is 4096, and 256 in a loop over tensors of up to some 32,000 elements.
 pub fn set_trace_limit(operations: usize) {
+    EARLY.store(u32::MAX, Relaxed);
     LIMIT.store(
         u32::try_from(operations).unwrap_or(u32::MAX).max(2),
         Relaxed,
@@ -66,10 +71,12 @@ fn retained_limit() -> u64 {
     }
 }
 
-/// Whether an operation just recorded at this depth calls for a flush.
+/// Whether an operation just recorded at this depth may call for a flush.
 #[inline]
 pub(crate) fn reached(level: u32) -> bool {
-    level >= LIMIT.load(Relaxed) || retained_bytes() > GLANCE.load(Relaxed)
+    level >= EARLY.load(Relaxed) && level.is_power_of_two()
+        || level >= LIMIT.load(Relaxed)
+        || retained_bytes() > GLANCE.load(Relaxed)
 }
 
 /// Flushes the trace of `last`, which was just recorded at `level`, if it is too long or keeps too much alive.
@@ -81,16 +88,11 @@ pub(crate) fn flush(last: &NodeArc, level: u32) {
     }
     let limit = LIMIT.load(Relaxed);
     if level >= limit {
-        correct_levels(last);
-        if last.level() >= limit {
-            log(Channel::Hints, || {
-                format!(
-                    "a trace of {limit} operations in a row is flushed: `eval` or `set_trace_limit`"
-                )
-            });
-            cut(last);
-        }
+        cut::long(last, limit);
         return;
+    }
+    if level >= EARLY.load(Relaxed) && level.is_power_of_two() {
+        cut::small_loop(last, level);
     }
     let retained = retained_bytes();
     let limit = retained_limit();
@@ -99,6 +101,9 @@ pub(crate) fn flush(last: &NodeArc, level: u32) {
         return;
     }
     if retained > NEXT.load(Relaxed) {
+        if compute_summaries(last) {
+            return;
+        }
         if kept_by(last) < retained / SHARE {
             // One of the next operations may belong to the trace that keeps it.
             if TRIES.fetch_add(1, Relaxed) >= MOST_TRIES {
@@ -114,24 +119,28 @@ pub(crate) fn flush(last: &NodeArc, level: u32) {
             )
         });
         flush_nodes(vec![last.clone()], Stores::Rule);
-        let left = retained_bytes();
-        let next = if left < limit { 0 } else { left + limit / 2 };
-        NEXT.store(next, Relaxed);
+        note_left(limit);
     }
 }
 
-/// The tensor operands of a node, if it is recorded.
-fn operands(node: &Node) -> Vec<NodeArc> {
-    match &*node.state() {
-        State::Recorded(inputs) => inputs
-            .iter()
-            .filter_map(|input| match input {
-                NodeInput::Tensor(node) => Some(node.clone()),
-                _ => None,
-            })
-            .collect(),
-        _ => Vec::new(),
+/// Sets what calls for the next flush, after one.
+fn note_left(limit: u64) {
+    let left = retained_bytes();
+    let next = if left < limit { 0 } else { left + limit / 2 };
+    NEXT.store(next, Relaxed);
+}
+
+/// Computes the summaries in the domain of `last` that keep data alive, each by itself: they are alike, and one plan then
+/// serves them all. Whether there were any.
+fn compute_summaries(last: &NodeArc) -> bool {
+    let summaries = summaries::take(last.domain(), |node| kept_by(node) > 0);
+    for summary in &summaries {
+        flush_nodes(vec![summary.clone()], Stores::Rule);
     }
+    if !summaries.is_empty() {
+        note_left(retained_limit());
+    }
+    !summaries.is_empty()
 }
 
 /// Bytes that no handle reaches and a node's pending trace keeps alive, perhaps with others.
@@ -146,79 +155,4 @@ fn kept_by(node: &NodeArc) -> u64 {
         }
     }
     kept
-}
-
-thread_local! {
-    /// Nodes whose levels this thread corrected since its last flush. Each is met once between two flushes: an optimiser whose
-    /// parameters all have old levels records thousands of operations over the same ones. A node in the place of one that is gone
-    /// keeps its level until then, which may be too high.
-    static CORRECTED: RefCell<FxHashSet<*const Node>> = RefCell::default();
-}
-
-/// Forgets corrected levels, since a flush lowers those of what it leaves pending.
-pub(super) fn note_flush() {
-    let _ = CORRECTED.try_with(|corrected| {
-        let mut corrected = corrected.borrow_mut();
-        if !corrected.is_empty() {
-            corrected.clear();
-        }
-    });
-}
-
-/// Sets the level of `root` and of every pending node under it to what it is.
-fn correct_levels(root: &NodeArc) {
-    // A thread that ends remembers nothing.
-    let mut met = CORRECTED.try_with(RefCell::take).unwrap_or_default();
-    let mut stack = vec![(root.clone(), operands(root), 0usize)];
-    met.insert(NodeArc::as_ptr(root));
-    while let Some((node, inputs, next)) = stack.last_mut() {
-        if let Some(input) = inputs.get(*next) {
-            *next += 1;
-            let fresh = input.status() == Status::Pending && met.insert(NodeArc::as_ptr(input));
-            if fresh {
-                let input = input.clone();
-                let below = operands(&input);
-                stack.push((input, below, 0));
-            }
-            continue;
-        }
-        let deepest = inputs.iter().map(|input| input.level()).max().unwrap_or(0);
-        node.set_level(deepest + 1);
-        stack.pop();
-    }
-    let _ = CORRECTED.try_with(|corrected| corrected.replace(met));
-}
-
-/// The deepest path from a node to the first operation of its trace, that operation last.
-fn deepest_path(node: &NodeArc) -> Vec<NodeArc> {
-    let mut path = vec![node.clone()];
-    while let Some(last) = path.last() {
-        let deepest = operands(last).into_iter().max_by_key(|input| input.level());
-        match deepest {
-            Some(input) if input.level() > 0 => path.push(input),
-            _ => break,
-        }
-    }
-    path
-}
-
-/// Flushes the trace of `last` up to the last repeat of the line that opened it, so that a loop is cut at the same
-/// phase each time and finds its plan again; all of it, if that line does not repeat.
-fn cut(last: &NodeArc) {
-    let path = deepest_path(last);
-    let Some(opener) = path.last() else { return };
-    let line = opener.facts.location;
-    let repeat = path.iter().find(|node| node.facts.location == line);
-    let wanted = match repeat {
-        Some(repeat) if !NodeArc::ptr_eq(repeat, opener) => operands(repeat),
-        _ => vec![last.clone()],
-    };
-    let pending = wanted
-        .into_iter()
-        .filter(|node| node.status() == Status::Pending)
-        .collect();
-    // What else holds a node keeps its operands from being given away.
-    drop(path);
-    flush_nodes(pending, Stores::Reachable);
-    correct_levels(last);
 }

@@ -3,10 +3,12 @@
 mod carried;
 pub(crate) mod collect;
 pub(crate) mod collected;
+mod cut;
 pub(crate) mod limit;
 pub(crate) mod planned;
 mod store_rule;
 
+use crate::Tensor;
 use crate::args::{TensorLike, borrowed};
 use crate::backend::{Plan, PlanInput, run_each};
 use crate::form::{Line, Lines, told};
@@ -16,7 +18,6 @@ use crate::node::pool::retire;
 use crate::node::{Node, NodeArc, NodeInput, Origin, State, Status};
 use crate::plans::{OwnEntry, Planned};
 use crate::trace;
-use crate::{Tensor, mode};
 use collect::{Outcome, Stores, collect};
 use collected::Collected;
 use ferrotrace_kernels::{Array, copy};
@@ -95,7 +96,7 @@ pub(crate) fn stored_array(node: &NodeArc) -> Result<Array> {
 
 /// Computes and stores nodes of any devices.
 pub(crate) fn flush_nodes(mut nodes: Vec<NodeArc>, stores: Stores) {
-    limit::note_flush();
+    cut::note_flush();
     while let Some(first) = nodes.first() {
         let device = first.facts.device.clone();
         let here = |node: &NodeArc| node.facts.device == device;
@@ -243,7 +244,7 @@ fn run(collected: Collected, mut leaves: Vec<(Array, bool)>, flight: Arc<Flight>
     let scalars = collected.scalar_values();
     let planned = match stores {
         Stores::AtOnce => planned::at_once(&collected, &leaves, &scalars),
-        _ => planned::plan(&collected, &leaves, &scalars, mode::current()),
+        _ => planned::plan(&collected, &leaves, &scalars, stores == Stores::Steps),
     };
     let lines = match &planned {
         Ok(Planned::Plan(entry)) if entry.plan().is_some_and(Plan::fails) => collected.lines(),

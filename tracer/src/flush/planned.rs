@@ -3,7 +3,7 @@
 use super::carried;
 use super::collected::Collected;
 use crate::backend::PlanInput;
-use crate::mode::Mode;
+use crate::mode::{self, Mode};
 use crate::plans::{self, PlanEntry, Planned};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Result, Scalar};
@@ -16,13 +16,15 @@ pub(crate) fn known(collected: &Collected, leaves: &[Array]) -> Option<Arc<PlanE
     })
 }
 
-/// What to run for a collection whose leaves have this data, and may be overwritten or not, with these numbers.
+/// What to run for a collection whose leaves have this data, and may be overwritten or not, with these numbers. It may be
+/// some `steps` of a loop that goes on.
 pub(crate) fn plan(
     collected: &Collected,
     leaves: &[(Array, bool)],
     scalars: &[Scalar],
-    mode: Mode,
+    steps: bool,
 ) -> Result<Planned> {
+    let mode = mode::current();
     let arrays = || leaves.iter().map(|leaf| &leaf.0);
     if collected.only_assigns() {
         return at_once(collected, leaves, scalars);
@@ -53,7 +55,7 @@ pub(crate) fn plan(
         let inputs = leaves.iter().map(input).collect();
         (inputs, scalars.to_vec())
     };
-    entry.planned(mode, &example, scalars, || collected.lines())
+    entry.planned(mode, &example, scalars, steps, || collected.lines())
 }
 
 /// To run a collection by ready-made kernels, one operation after another.

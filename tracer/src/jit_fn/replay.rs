@@ -543,7 +543,7 @@ impl Replay {
         let lines = || Lines::from_slice(&self.lines);
         let planned = match self.plan.stages(mode) {
             Some(stages) => Planned::Staged(stages, lines()),
-            None => self.plan.planned(mode, &example, &scalars, lines)?,
+            None => self.plan.planned(mode, &example, &scalars, false, lines)?,
         };
         let leaves = inputs.len();
         let (arrays, plan) = execute(planned, inputs, &scalars);

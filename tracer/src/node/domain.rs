@@ -44,6 +44,12 @@ impl Domain {
         if self == other { self } else { Domain::ALL }
     }
 
+    /// Its place among `STRIPES + 1` domains, of which the last depends on several.
+    #[inline]
+    pub fn index(self) -> usize {
+        (self.0 as usize).min(STRIPES)
+    }
+
     /// Begins a collection. Its thread holds no other.
     pub fn hold(self) -> Hold {
         let epochs = match EPOCHS.get(self.0 as usize) {

@@ -4,6 +4,7 @@ pub(crate) mod domain;
 pub(crate) mod flight;
 pub(crate) mod handle;
 pub(crate) mod pool;
+pub(crate) mod summaries;
 
 use crate::backend::Folded;
 use crate::form::Kind;
@@ -212,6 +213,8 @@ pub(crate) struct Node {
     computed: AtomicBool,
     /// Whether a loop carries it from step to step, as it does parameters and an optimiser's state.
     carried: AtomicBool,
+    /// Whether it is listed among the summaries.
+    listed: AtomicBool,
     /// The domain whose collections number it; for data the domain of the thread that made it.
     domain: Domain,
     /// Handles that keep it for a gradient, and how many of these gradients are still to be taken.
@@ -256,6 +259,7 @@ impl Node {
             status: AtomicU8::new(status as u8),
             computed: AtomicBool::new(false),
             carried: AtomicBool::new(false),
+            listed: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
             number: AtomicU32::new(0),
             retained: AtomicU64::new(0),
@@ -391,6 +395,17 @@ impl Node {
         self.carried.store(true, Relaxed);
     }
 
+    /// Whether it is listed among the summaries.
+    #[inline]
+    pub fn is_listed(&self) -> bool {
+        self.listed.load(Relaxed)
+    }
+
+    /// Notes whether it is listed among the summaries.
+    fn set_listed(&self, listed: bool) {
+        self.listed.store(listed, Relaxed);
+    }
+
     /// The first operand that a loop carries from step to step, else the first operand, if the operation has not run.
     pub fn carried_operand(&self) -> Option<NodeArc> {
         let state = self.state();
@@ -437,6 +452,11 @@ impl Node {
         self.expected.fetch_sub(1, Relaxed);
     }
 
+    /// Whether a handle keeps it for a gradient that is still to be taken.
+    pub fn is_expected(&self) -> bool {
+        self.expected.load(Relaxed) > 0
+    }
+
     /// Whether handles that keep it for gradients are all that it has; and if so, whether one is still to be taken.
     pub fn is_kept_alone(&self) -> Option<bool> {
         let (handles, kept) = (self.handles(), self.kept.load(Relaxed));
@@ -451,6 +471,9 @@ impl Node {
             return;
         }
         let last = this.handles.fetch_sub(1, Release) == 1;
+        if last && this.is_listed() {
+            summaries::unlist(this);
+        }
         if last && this.status() == Status::Stored && NodeArc::strong_count(this) > 1 {
             this.retain();
         }

@@ -5,7 +5,8 @@
 //! far longer than running a few operations on little data. After [`MOST`] plans for forms of the same lines, a new one runs
 //! operator by operator, until that has taken as long as making its plan would, and forms of its structure as long as compiling
 //! their kernels: forms that come back get a plan, and forms of much work and known kernels get theirs at once. A form that is
-//! met [`IN_A_ROW`] times in a row, as in a loop of its own, waits no longer.
+//! met [`IN_A_ROW`] times in a row, as in a loop of its own, waits no longer. Where the steps of a loop are flushed now and
+//! then, the first form waits until a plan pays, too: most loops over little data end before.
 
 use super::{FAMILIES, MOST};
 use crate::form::{Edge, Form, FormNode, Line, Mix};
@@ -115,6 +116,8 @@ struct Family {
     forms: u32,
     /// How often the last one was met in a row.
     in_a_row: u32,
+    /// Whether a loop was flushed after some steps.
+    is_loop: bool,
     /// Nanoseconds that forms took operator by operator, together those that differ in sizes alone, whose kernels are the same.
     structures: FxHashMap<u64, u64>,
     /// A running mean, in sixteenths, of how many kernels a plan needed that the process had not met. The last plan counts half.
@@ -204,6 +207,9 @@ fn operator_by_operator(form: &Form, unmet: u64) -> u64 {
     all.saturating_add(times.unmet * unmet)
 }
 
+/// New kernels that a plan of a loop's steps is taken to need before there is one.
+const LOOP_KERNELS: u64 = 4;
+
 /// Structures that a family remembers; beyond, it forgets them all.
 const STRUCTURES: usize = 1024;
 
@@ -222,8 +228,8 @@ pub(super) fn note_plan(family: u64, new_kernels: u64) {
     }
 }
 
-/// What a form does that has no plan and ran so often operator by operator.
-pub(super) fn decide(form: &Form, lines: &[Line], runs: u32) -> Decision {
+/// What a form does that has no plan and ran so often operator by operator. It may be some `steps` of a loop that goes on.
+pub(super) fn decide(form: &Form, lines: &[Line], runs: u32, steps: bool) -> Decision {
     // Attention has a kernel on a device in plans alone; by its definition the scores lie in memory.
     let by_definition = |node: &FormNode| {
         let composite = node.kind.op().as_composite();
@@ -252,12 +258,17 @@ pub(super) fn decide(form: &Form, lines: &[Line], runs: u32) -> Decision {
     if family.structures.len() >= STRUCTURES {
         family.structures.clear();
     }
+    if steps && !family.is_loop {
+        family.is_loop = true;
+        family.new_kernels = family.new_kernels.max(16 * LOOP_KERNELS);
+    }
     let spent = family.structures.entry(member.structure).or_default();
     let times = Times::of(form);
     let time = operator_by_operator(form, unmet).max(1);
     let kernels = family.new_kernels.saturating_mul(times.kernel) / 16;
     let pays = *spent >= kernels && u64::from(runs) >= times.plan(form) / time;
-    if family.forms <= MOST || family.in_a_row > IN_A_ROW || pays {
+    let is_first = family.forms <= MOST || family.in_a_row > IN_A_ROW;
+    if is_first && !family.is_loop || pays {
         // Further plans of the structure find its kernels.
         *spent = u64::MAX;
         return plan;

@@ -208,8 +208,9 @@ impl PlanEntry {
     }
 
     /// Whether it, which has no plan, runs without one once more, or gets one: see [`lines`].
-    fn decide(&self, lines: &[Line]) -> Decision {
-        let decision = lines::decide(&self.form, lines, self.runs.load(Ordering::Relaxed));
+    fn decide(&self, lines: &[Line], steps: bool) -> Decision {
+        let runs = self.runs.load(Ordering::Relaxed);
+        let decision = lines::decide(&self.form, lines, runs, steps);
         if matches!(decision, Decision::Wait) {
             self.runs.fetch_add(1, Ordering::Relaxed);
         }
@@ -223,12 +224,13 @@ impl PlanEntry {
 }
 
 impl OwnEntry {
-    /// What to run in `mode`.
+    /// What to run in `mode`, perhaps for some `steps` of a loop that goes on.
     pub fn planned(
         self: &Arc<OwnEntry>,
         mode: Mode,
         example: Example<'_>,
         scalars: &[Scalar],
+        steps: bool,
         lines: impl FnOnce() -> Lines,
     ) -> Result<Planned> {
         if self.plan().is_some() {
@@ -238,7 +240,7 @@ impl OwnEntry {
         let lines = lines();
         let graph = || self.form.graph(scalars, &lines);
         if mode != Mode::Tiered {
-            let decision = (!Config::get().strict).then(|| self.decide(&lines));
+            let decision = (!Config::get().strict).then(|| self.decide(&lines, steps));
             let family = match decision {
                 Some(Decision::Wait) => return graph().map(Planned::AtOnce),
                 Some(Decision::Plan(family)) => Some(family),

@@ -200,7 +200,7 @@ impl Body {
                 };
                 let planned = match entry.stages(mode) {
                     Some(stages) => Planned::Staged(stages, lines()),
-                    None => entry.planned(mode, &example, scalars, lines)?,
+                    None => entry.planned(mode, &example, scalars, false, lines)?,
                 };
                 let computed = execute(planned, inputs, scalars).0;
                 computed.and_then(|arrays| arrays.into_iter().collect())
