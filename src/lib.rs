@@ -58,6 +58,7 @@ pub mod optim;
 /// The names that most programs use.
 pub mod prelude {
     pub use crate::io;
+    pub use crate::nn::Module;
     pub use crate::{
         Bag, BagMode, Conv, DType, Device, Element, Error, GridPadding, Mode, PadMode, Pool,
         Precision, Reduction, Result, Rounding, Scalar, Shape, Slice, SliceBy, Tensor,

@@ -2,7 +2,7 @@
 
 use crate::flush::{flush_tensors, stored_array};
 use crate::history::{self, Of, Rule};
-use crate::{Input, Tensor, mode, trace};
+use crate::{Input, Mode, Tensor, mode, trace};
 use ferrotrace_kernels::op::Cast;
 use ferrotrace_kernels::{Array, Op};
 use ferrotrace_runtime::{
@@ -138,7 +138,16 @@ impl Tensor {
     #[track_caller]
     pub fn item<T: Element>(&self) -> Result<T> {
         self.check()?;
-        self.told("item", self.to_dtype(T::DTYPE).only_element())
+        self.told("item", self.converted_element())
+    }
+
+    /// The only element, converted on the host: reading it as another type computes nothing else.
+    fn converted_element<T: Element>(&self) -> Result<T> {
+        if self.dtype() == T::DTYPE || self.numel() != 1 {
+            return self.only_element();
+        }
+        let here = Tensor::from_array(on_host(stored_array(self.node())?)?);
+        mode::with_mode(Mode::Eager, || here.to_dtype(T::DTYPE)).only_element()
     }
 
     /// The distance of neighbours in each dimension, in elements of memory. A tensor that is not computed yet is computed
