@@ -2,18 +2,20 @@
 //! programs whose sizes change at every step, compiled and in eager mode.
 //!
 //! ```text
-//! cargo bench --bench lengths [-- --rounds N] [-- --smoke] [-- jit lazy steps] [-- --cuda]
+//! cargo bench --bench lengths [-- --rounds N] [-- --smoke] [-- jit lazy steps held] [-- --cuda]
 //! ```
 //!
 //! A row says what the first call of a length takes and what a further one takes, medians of `3 * N` lengths, and of the
 //! first call the time that goes into planning, its plans and its compiled kernels. Lengths before these warm it up.
 //! Of the small programs it says what the first 50 steps take together, with what they compile (`FERROTRACE_CACHE=0`: all of
-//! it), and what a later step takes, the median of 150.
+//! it), and what a later step takes, the median of 150. Of loops that hold what they compute, all steps together.
 
+#[path = "loops/held.rs"]
+mod held;
 mod measure;
 
 use ferrotrace::prelude::*;
-use ferrotrace::{Activity, Profile, Span, profile, stats_scope};
+use ferrotrace::{Activity, Profile, Span, Stats, profile, stats_scope};
 use measure::table::Table;
 use measure::{Options, Outcome, median, time};
 use std::sync::Arc;
@@ -333,6 +335,41 @@ fn steps(device: &Device) -> Outcome {
     Ok(())
 }
 
+/// Loops that hold numbers of their steps: the first run, which plans and compiles, and a later one.
+fn held_numbers(device: &Device) -> Outcome {
+    let heads = [
+        "held", "first", "plans", "compiled", "later", "plans", "MiB", "eager", "MiB",
+    ];
+    let title = format!("{} steps whose numbers are read at the end", held::STEPS);
+    let mut table = Table::new(&title, &heads);
+    for (name, run) in held::LOOPS {
+        let timed = |mode| -> Outcome<(f64, Stats)> {
+            let start = Instant::now();
+            let (done, stats) = stats_scope(|| with_mode(mode, || run(device)));
+            done?;
+            Ok((start.elapsed().as_nanos() as f64, stats))
+        };
+        let mib = |stats: &Stats| format!("{:.1}", stats.peak_bytes as f64 / f64::from(1 << 20));
+        let (first, cold) = timed(Mode::Compiled)?;
+        let (later, warm) = timed(Mode::Compiled)?;
+        timed(Mode::Eager)?;
+        let (eager, one_by_one) = timed(Mode::Eager)?;
+        table.row(vec![
+            name.to_owned(),
+            time(first),
+            cold.plans_built.to_string(),
+            cold.kernels_compiled.to_string(),
+            time(later),
+            warm.plans_built.to_string(),
+            mib(&warm),
+            time(eager),
+            mib(&one_by_one),
+        ]);
+    }
+    table.print();
+    Ok(())
+}
+
 fn main() -> Outcome {
     let options = Options::from_args();
     let device = match std::env::args().any(|arg| arg == "--cuda") {
@@ -357,6 +394,9 @@ fn main() -> Outcome {
     table.print();
     if options.wants("steps") {
         steps(&device)?;
+    }
+    if options.wants("held") {
+        held_numbers(&device)?;
     }
     Ok(())
 }
