@@ -131,7 +131,7 @@ impl Lbfgs {
     /// model and its gradients, as [`value_and_grad`](crate::value_and_grad) does.
     ///
     /// # Errors
-    /// That of a loss or of a gradient; the model is as the last step left it.
+    /// A loss or a gradient carries an error; the model is as the last step left it.
     #[track_caller]
     pub fn step<M: TensorStruct>(
         &mut self,

@@ -91,7 +91,7 @@ fn gradients_of_segments() {
     let x = dense(&[6, 2], F64, &super::apart(12));
     for op in OPS {
         for initial in [None, Some(-0.7)] {
-            differentiable(&[x.clone()], &|of| {
+            differentiable(std::slice::from_ref(&x), &|of| {
                 of[0].segment_reduce(op, &ints(&[2, 3]), 0, initial)
             });
         }

@@ -144,7 +144,7 @@ fn signs_and_averages() {
 #[test]
 fn numbers_keep_their_dtype() {
     fn steps<R: Rule>(make: impl Fn(&Tensor) -> Optimizer<R>) {
-        for dtype in [DType::F32, DType::F64] {
+        for dtype in [DType::F32, DType::F64, DType::BF16] {
             let mut model = Tensor::scalar(2, dtype, &cpu());
             let mut opt = make(&model);
             let before = opt.state[""].memory.clone();
@@ -163,7 +163,7 @@ fn numbers_keep_their_dtype() {
     steps(|m| Rprop::new(m, 0.1));
     steps(|m| Asgd::new(m, 0.1).begin(0.0));
     steps(|m| NAdam::new(m, 0.1));
-    steps(|m| Adadelta::new(m, 1.0));
+    steps(|m| Adadelta::new(m, 20.0));
 }
 
 #[test]
