@@ -38,9 +38,11 @@ impl<M: TensorStruct> Average<M> {
     /// use ferrotrace::optim::Average;
     /// use ferrotrace::prelude::*;
     ///
-    /// let of = |v: f64| [Tensor::full(2, v, DType::BF16, &Device::cpu())];
-    /// let mut average = Average::new(&of(0.0).map(|_, t| t.to_dtype(DType::F32)));
-    /// [1.0, 2.0, 6.0].map(|v| average.update(&of(v)));
+    /// let of = |v: f64, dtype| [Tensor::full(2, v, dtype, &Device::cpu())];
+    /// let mut average = Average::new(&of(0.0, DType::F32));
+    /// for v in [1.0, 2.0, 6.0] {
+    ///     average.update(&of(v, DType::BF16));
+    /// }
     /// assert_eq!(average.model[0].to_vec::<f32>()?, [3.0; 2]);
     /// # Ok::<(), Error>(())
     /// ```

@@ -394,6 +394,35 @@ fn numbers_of_gamma_distributions() {
     });
 }
 
+/// Numbers move with their shape so that the distribution function stays.
+#[test]
+fn gradients_of_gamma_distributions() {
+    both(|| {
+        for (seed, a) in [0.05, 0.7, 1.0, 3.5, 60.0].into_iter().enumerate() {
+            let shapes = dense(&[1], F64, &[a])
+                .expand(2000)
+                .contiguous()
+                .requires_grad();
+            let drawn = Generator::new(seed as u64).standard_gamma(&shapes);
+            let slopes = grad(&drawn.sum(..), &[&shapes]).remove(0);
+            let (x, h) = (drawn.detach(), 1e-3 * a);
+            let (more, less) = (&x + &slopes * h, &x - &slopes * h);
+            let shapes = shapes.detach();
+            let change = (&shapes + h).gammainc(&more) - (&shapes - h).gammainc(&less);
+            // The derivative along the slope is 0, where the numbers are not so small that nothing is left of them.
+            let change = x.gt(1e-6).where_cond(&change, 0.0) / (2.0 * h);
+            let most = values(&change.abs().max(..))[0];
+            assert!(most < 2e-3 / a.min(1.0), "{a}: {most}");
+            // The mean is a, whose derivative is 1.
+            let mean = values(&slopes.mean(..))[0];
+            assert!((mean - 1.0).abs() < 0.25, "{a}: {mean}");
+        }
+        let x = dense(&[2], BF16, &[2.0, 5.0]).requires_grad();
+        let slopes = grad(&x.standard_gamma().sum(..), &[&x]).remove(0);
+        assert_eq!((slopes.dims(), slopes.dtype()), (&[2][..], BF16));
+    });
+}
+
 type Draw = fn(&Generator, &Tensor) -> Tensor;
 
 /// The same bits in both modes and in a compiled function, whose calls draw anew.
@@ -432,9 +461,8 @@ fn draws_of_distributions_are_those_of_the_seed() {
             );
             assert_eq!(draw(&g, &x.narrow(0, 0, 0)).dims(), [0, 40]);
             assert_eq!(draw(&g, &dense(&[], F64, &[20.0])).rank(), 0);
-            let leaf = x.requires_grad();
-            let drawn = draw(&g, &leaf);
-            assert!(!drawn.has_grad());
+            let drawn = draw(&g, &x.requires_grad());
+            assert_eq!(drawn.has_grad(), name == "standard_gamma");
         });
     }
     refused(&ints(&[1]).poisson(), "poisson", &["i64"]);

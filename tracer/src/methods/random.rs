@@ -3,6 +3,7 @@
 
 mod counts;
 mod distributions;
+mod gamma;
 mod generator;
 
 use super::attempt;

@@ -1,4 +1,4 @@
-//! Random numbers whose distribution differs from element to element: counts of events, and those of Γ.
+//! Counts of events, by a distribution that differs from element to element.
 
 use super::super::attempt;
 use crate::Tensor;
@@ -8,8 +8,8 @@ use crate::trace;
 use ferrotrace_runtime::{DType, Error, Result};
 
 /// Tries of a rejection; the last one counts whether it is accepted or not. A try is accepted with a probability of at
-/// least 0.95 (Γ) or 0.75 (counts), so that fewer than one element in 10⁹ has none.
-const TRIES: usize = 16;
+/// least 0.75, so that fewer than one element in 10⁹ has none.
+pub(super) const TRIES: usize = 16;
 
 /// From this mean on, counts are drawn by rejection.
 const MANY: f64 = 10.0;
@@ -18,7 +18,7 @@ const MANY: f64 = 10.0;
 const COUNTED: usize = 48;
 
 /// Sizes of a tensor behind others.
-fn behind(size: usize, x: &Tensor) -> Vec<usize> {
+pub(super) fn behind(size: usize, x: &Tensor) -> Vec<usize> {
     [&[size], x.dims()].concat()
 }
 
@@ -31,7 +31,7 @@ fn numbers(x: &Tensor) -> Tensor {
 
 /// The first of the tries along the first dimension that was accepted.
 #[track_caller]
-fn first(tries: &Tensor, accepted: &Tensor) -> Tensor {
+pub(super) fn first(tries: &Tensor, accepted: &Tensor) -> Tensor {
     let last = TRIES as isize - 1;
     let mut found = tries.select(0, last);
     for k in (0..last).rev() {
@@ -45,7 +45,7 @@ fn first(tries: &Tensor, accepted: &Tensor) -> Tensor {
 impl Generator {
     /// Numbers uniform in [0, 1) for tries at each element.
     #[track_caller]
-    fn tries(&self, x: &Tensor) -> Tensor {
+    pub(super) fn tries(&self, x: &Tensor) -> Tensor {
         self.rand(behind(TRIES, x), DType::F64, &x.device())
     }
 
@@ -154,42 +154,13 @@ impl Generator {
         let centre = n * p + 0.5;
         self.rejected(&centre, [a, b, inverse], logarithm, Some(n))
     }
-
-    /// Numbers of the distribution of Γ: [`Tensor::standard_gamma`].
-    #[track_caller]
-    pub fn standard_gamma(&self, shapes: &Tensor) -> Tensor {
-        let (x, dtype) = attempt!(
-            "standard_gamma",
-            drawn_for("standard_gamma", shapes),
-            shapes
-        );
-        let _trace = trace::follow(shapes.node());
-        let fits = x.gt(0.0).logical_and(&x.isfinite());
-        let shape = fits.where_cond(&x, 1.0);
-        // A shape below 1 is that of one more, times a uniform number to the power of its inverse.
-        let is_low = shape.lt(1.0);
-        let d = is_low.where_cond(&(&shape + 1.0), &shape) - 1.0 / 3.0;
-        let normal = self.randn(behind(TRIES, &x), DType::F64, &x.device());
-        let log = (-self.tries(&x)).log1p();
-        let root = 1.0 + &normal * (&d * 9.0).rsqrt();
-        let inside = root.gt(0.0);
-        let cube = inside.where_cond(&root, 1.0).pow(3.0);
-        let bound = normal.square() * 0.5 + &d * (1.0 - &cube + cube.log());
-        let accepted = log.lt(&bound).logical_and(&inside);
-        let drawn = first(&cube, &accepted) * d;
-        let uniform = (-self.rand(x.dims(), DType::F64, &x.device())).log1p();
-        let power = is_low.where_cond(&(uniform / shape), 0.0).exp();
-        fits.where_cond(&(drawn * power), f64::NAN)
-            .to_dtype(dtype)
-            .called("standard_gamma", &[shapes])
-    }
 }
 
 /// Floats in binary64 without a gradient, and their dtype.
 ///
 /// # Errors
 /// They are none, or carry an error.
-fn drawn_for(name: &str, x: &Tensor) -> Result<(Tensor, DType)> {
+pub(super) fn drawn_for(name: &str, x: &Tensor) -> Result<(Tensor, DType)> {
     x.check()?;
     match x.dtype().is_float() {
         true => Ok((x.detach().to_dtype(DType::F64), x.dtype())),
@@ -199,7 +170,7 @@ fn drawn_for(name: &str, x: &Tensor) -> Result<(Tensor, DType)> {
 
 impl Tensor {
     /// For each element the count of events that come with this mean, of the same dtype of floats; NaN where the mean is
-    /// negative or not finite. The gradient is 0.
+    /// negative or not finite. No gradient goes through it.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -215,7 +186,7 @@ impl Tensor {
     }
 
     /// For each element, a whole number of trials, how many succeed with probability `p`, broadcast; of the floats that
-    /// both promote to. NaN where the number is negative or the probability outside [0, 1]. The gradient is 0.
+    /// both promote to. NaN where the number is negative or the probability outside [0, 1]. No gradient goes through it.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -227,21 +198,5 @@ impl Tensor {
     #[track_caller]
     pub fn binomial<'a>(&self, p: impl Into<Operand<'a>>) -> Tensor {
         process().binomial(self, p)
-    }
-
-    /// For each element a number from 0 on with density xᵃ⁻¹e⁻ˣ / Γ(a), by the method of
-    /// [Marsaglia & Tsang 2000](https://doi.org/10.1145/358407.358414); NaN where a is not positive or not finite. Floats
-    /// alone; no gradient goes through it.
-    ///
-    /// ```
-    /// # use ferrotrace_tracer::prelude::*;
-    /// let shapes = Tensor::full(1000, 2.5, DType::F32, &Device::cpu());
-    /// let x = shapes.standard_gamma();
-    /// assert!((x.mean(..).item::<f64>()? - 2.5).abs() < 0.4);
-    /// # Ok::<(), Error>(())
-    /// ```
-    #[track_caller]
-    pub fn standard_gamma(&self) -> Tensor {
-        process().standard_gamma(self)
     }
 }
