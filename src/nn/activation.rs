@@ -131,6 +131,61 @@ impl Module for PRelu {
     }
 }
 
+/// x where it is positive, else x times a slope: in training one drawn uniformly in [`lower`, `upper`) for each element,
+/// else their mean ([Xu et al. 2015](https://arxiv.org/abs/1505.00853)).
+///
+/// ```
+/// use ferrotrace::nn::{Module, RRelu};
+/// use ferrotrace::prelude::*;
+///
+/// let mut layer = RRelu::default();
+/// let x = Tensor::from_slice(&[-24.0f32, 2.0], 2, &Device::cpu());
+/// let y = layer.forward(&x).to_vec::<f32>()?;
+/// assert!((-8.0..=-3.0).contains(&y[0]) && y[1] == 2.0);
+/// layer.training = false;
+/// assert_eq!(layer.forward(&x).to_vec::<f32>()?, [-5.5, 2.0]);
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, TensorStruct)]
+pub struct RRelu {
+    /// The least slope.
+    pub lower: f64,
+    /// What slopes are less than.
+    pub upper: f64,
+    /// Whether slopes are drawn.
+    pub training: bool,
+}
+
+impl Default for RRelu {
+    /// Slopes from 1/8 to 1/3, in training.
+    fn default() -> RRelu {
+        RRelu::new(0.125, 1.0 / 3.0)
+    }
+}
+
+impl RRelu {
+    /// A layer in training.
+    pub fn new(lower: f64, upper: f64) -> RRelu {
+        RRelu {
+            lower,
+            upper,
+            training: true,
+        }
+    }
+}
+
+impl Module for RRelu {
+    fn forward(&self, x: &Tensor) -> Tensor {
+        match self.training {
+            true => {
+                let slopes = x.rand_like() * (self.upper - self.lower) + self.lower;
+                x.gt(0).where_cond(x, x * slopes)
+            }
+            false => x.leaky_relu((self.lower + self.upper) / 2.0),
+        }
+    }
+}
+
 /// All dimensions from one to another as one: [`Tensor::flatten`].
 #[derive(Clone, Copy, Debug, TensorStruct)]
 pub struct Flatten {

@@ -73,10 +73,16 @@ macro_rules! of_channels {
 /// Whole channels dropped: of `[N, C, ..]`, or, of rank `unbatched`, of `[C, ..]`.
 #[track_caller]
 fn channels_dropped(x: &Tensor, p: f64, unbatched: usize) -> Tensor {
+    x * channels(x, unbatched).dropout(p)
+}
+
+/// A one for each channel, which broadcasts to `x`.
+#[track_caller]
+fn channels(x: &Tensor, unbatched: usize) -> Tensor {
     let kept = if x.rank() == unbatched { 1 } else { 2 };
     let mut shape = x.dims().to_vec();
     shape.iter_mut().skip(kept).for_each(|size| *size = 1);
-    x * Tensor::ones(shape, x.dtype(), &x.device()).dropout(p)
+    Tensor::ones(shape, x.dtype(), &x.device())
 }
 
 of_channels! {
@@ -100,34 +106,76 @@ of_channels! {
     Dropout3d 4;
 }
 
-/// In training, each element brought to the least value of a [`Selu`](super::Selu) with probability `p`, and all scaled and
-/// shifted so that mean and variance stay ([Klambauer et al. 2017](https://arxiv.org/abs/1706.02515)); else nothing.
-#[derive(Clone, Debug, TensorStruct)]
-pub struct AlphaDropout {
-    /// The probability of a drop; outside [0, 1] the result is an error.
-    pub p: f64,
-    /// Whether anything is dropped.
-    pub training: bool,
-}
-
-impl AlphaDropout {
-    /// A layer in training.
-    pub fn new(p: f64) -> AlphaDropout {
-        AlphaDropout { p, training: true }
+/// Elements of `x` where `kept` is not 0; the others become the least value of a selu, and all are scaled and shifted so
+/// that mean and variance stay.
+#[track_caller]
+fn towards_least(x: &Tensor, p: f64, kept: &Tensor) -> Tensor {
+    // −λα of the selu.
+    const LEAST: f64 = -1.758_099_340_847_376_6;
+    // No scale keeps the variance of what is all dropped: PyTorch gives zeros.
+    if p == 1.0 {
+        return x * 0.0;
     }
+    let scale = ((1.0 - p) * (1.0 + p * LEAST * LEAST)).sqrt().recip();
+    let y = kept.ne(0.0).where_cond(x * scale, LEAST * scale) - LEAST * scale * p;
+    y.to_dtype(x.dtype())
 }
 
-impl Module for AlphaDropout {
-    fn forward(&self, x: &Tensor) -> Tensor {
-        if !self.training {
-            return x.clone();
+macro_rules! towards_least {
+    ($($(#[doc = $doc:literal])* $name:ident $kept:expr;)*) => {$(
+        $(#[doc = $doc])*
+        #[derive(Clone, Debug, TensorStruct)]
+        pub struct $name {
+            /// The probability of a drop; outside [0, 1] the result is an error.
+            pub p: f64,
+            /// Whether anything is dropped.
+            pub training: bool,
         }
-        // −λα of the selu.
-        const LEAST: f64 = -1.758_099_340_847_376_6;
-        let p = self.p;
-        let scale = ((1.0 - p) * (1.0 + p * LEAST * LEAST)).sqrt().recip();
-        let kept = x.ones_like().dropout(p).ne(0.0);
-        let y = kept.where_cond(x * scale, LEAST * scale) - LEAST * scale * p;
-        y.to_dtype(x.dtype())
-    }
+
+        impl $name {
+            /// A layer in training.
+            pub fn new(p: f64) -> $name {
+                $name { p, training: true }
+            }
+        }
+
+        impl Module for $name {
+            fn forward(&self, x: &Tensor) -> Tensor {
+                match self.training {
+                    true => towards_least(x, self.p, &$kept(x, self.p)),
+                    false => x.clone(),
+                }
+            }
+        }
+    )*};
+}
+
+towards_least! {
+    /// In training, each element brought to the least value of a [`Selu`](super::Selu) with probability `p`, and all
+    /// scaled and shifted so that mean and variance stay ([Klambauer et al. 2017](https://arxiv.org/abs/1706.02515)); else
+    /// nothing.
+    ///
+    /// ```
+    /// use ferrotrace::nn::{AlphaDropout, Module};
+    /// use ferrotrace::prelude::*;
+    ///
+    /// let x = Tensor::zeros(1000, DType::F32, &Device::cpu());
+    /// let y = AlphaDropout::new(0.5).forward(&x);
+    /// assert!(y.unique().numel() == 2 && y.mean(..).item::<f32>()?.abs() < 0.2);
+    /// # Ok::<(), Error>(())
+    /// ```
+    AlphaDropout |x: &Tensor, p| x.ones_like().dropout(p);
+
+    /// [`AlphaDropout`] of whole channels of `[N, C, ..]`.
+    ///
+    /// ```
+    /// use ferrotrace::nn::{FeatureAlphaDropout, Module};
+    /// use ferrotrace::prelude::*;
+    ///
+    /// let x = Tensor::zeros([1, 50, 4], DType::F32, &Device::cpu());
+    /// let y = FeatureAlphaDropout::new(0.5).forward(&x).to_vec::<f32>()?;
+    /// assert!(y.chunks(4).all(|channel| channel.iter().all(|v| *v == channel[0])));
+    /// # Ok::<(), Error>(())
+    /// ```
+    FeatureAlphaDropout |x: &Tensor, p| channels(x, 0).dropout(p);
 }

@@ -1,7 +1,7 @@
 //! Adam and AdamW.
 
 use super::Optimizer;
-use super::rule::{Memory, Rule, Step, bias_correction, decayed, kept, shrunk, zeros};
+use super::rule::{Memory, Rule, Step, bias_correction, decays, kept, means, setters, zeros};
 use crate::{Tensor, TensorStruct};
 
 /// Moving averages of the gradient and of its square, without what they begin with.
@@ -13,24 +13,18 @@ fn update(
     gradient: &Tensor,
     memory: &mut Memory,
 ) -> Tensor {
-    let mean = kept(memory, "exp_avg", parameter);
-    let square = kept(memory, "exp_avg_sq", parameter);
-    let mean = &mean + (gradient - &mean) * (1.0 - beta1);
-    let square = &square * beta2 + gradient.square() * (1.0 - beta2);
+    let [mean, square] = means(memory, [beta1, beta2], parameter, gradient);
     let seen = match amsgrad {
         true => {
             let most = kept(memory, "max_exp_avg_sq", parameter).maximum(&square);
             memory.insert("max_exp_avg_sq".into(), most.clone());
             most
         }
-        false => square.clone(),
+        false => square,
     };
     let rate = step.lr / bias_correction(beta1, step.number);
     let scale = bias_correction(beta2, step.number).rsqrt();
-    let updated = parameter - &mean * rate / (seen.sqrt() * scale + eps);
-    memory.insert("exp_avg".into(), mean);
-    memory.insert("exp_avg_sq".into(), square);
-    updated
+    parameter - mean * rate / (seen.sqrt() * scale + eps)
 }
 
 macro_rules! rules {
@@ -63,13 +57,8 @@ macro_rules! rules {
                 memory: &mut Memory,
             ) -> Tensor {
                 let numbers = (self.beta1, self.beta2, self.eps, self.amsgrad);
-                match $decoupled {
-                    true => update(numbers, step, &shrunk(parameter, step), gradient, memory),
-                    false => {
-                        let gradient = decayed(gradient, parameter, step.weight_decay);
-                        update(numbers, step, parameter, &gradient, memory)
-                    }
-                }
+                let (parameter, gradient) = decays($decoupled, step, parameter, gradient);
+                update(numbers, step, &parameter, &gradient, memory)
             }
         }
 
@@ -89,18 +78,6 @@ macro_rules! rules {
                 Optimizer::with(model, lr, rule).weight_decay($decay)
             }
 
-            /// The parts of both means that a step keeps.
-            pub fn betas(mut self, beta1: f64, beta2: f64) -> $name {
-                (self.rule.beta1, self.rule.beta2) = (beta1, beta2);
-                self
-            }
-
-            /// What is added to the root of the mean square.
-            pub fn eps(mut self, eps: f64) -> $name {
-                self.rule.eps = eps;
-                self
-            }
-
             /// The greatest mean square so far counts. Called before the first step.
             #[track_caller]
             pub fn amsgrad(mut self) -> $name {
@@ -108,6 +85,13 @@ macro_rules! rules {
                 self.begin_again();
                 self
             }
+        }
+
+        setters! { $name:
+            /// The parts of both means that a step keeps.
+            betas(beta1: f64, beta2: f64);
+            /// What is added to the root of the mean square.
+            eps(eps: f64);
         }
     )*};
 }

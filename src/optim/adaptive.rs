@@ -1,42 +1,10 @@
 //! Relatives of Adam: NAdam, RAdam and Adamax.
 
 use super::Optimizer;
-use super::rule::{Memory, Rule, Step, bias_correction, decayed, kept, shrunk, zeros};
+use super::rule::{
+    Memory, Rule, Step, bias_correction, decayed, decays, kept, means, setters, zeros,
+};
 use crate::{DType, Tensor, TensorStruct};
-
-/// The mean gradient and mean square behind a gradient, which are kept.
-#[track_caller]
-fn means(
-    memory: &mut Memory,
-    betas: [f64; 2],
-    parameter: &Tensor,
-    gradient: &Tensor,
-) -> [Tensor; 2] {
-    let mean = kept(memory, "exp_avg", parameter);
-    let square = kept(memory, "exp_avg_sq", parameter);
-    let mean = &mean + (gradient - &mean) * (1.0 - betas[0]);
-    let square = square * betas[1] + gradient.square() * (1.0 - betas[1]);
-    memory.insert("exp_avg".into(), mean.clone());
-    memory.insert("exp_avg_sq".into(), square.clone());
-    [mean, square]
-}
-
-/// A parameter and its gradient with weight decay in one of them.
-#[track_caller]
-fn decays(
-    decoupled: bool,
-    step: &Step<'_>,
-    parameter: &Tensor,
-    gradient: &Tensor,
-) -> (Tensor, Tensor) {
-    match decoupled {
-        true => (shrunk(parameter, step), gradient.clone()),
-        false => (
-            parameter.clone(),
-            decayed(gradient, parameter, step.weight_decay),
-        ),
-    }
-}
 
 /// The rule of [`NAdam`].
 #[derive(Clone, Copy, Debug, TensorStruct)]
@@ -114,30 +82,17 @@ impl NAdam {
         };
         Optimizer::with(model, lr, rule)
     }
+}
 
+setters! { NAdam:
     /// The parts of both means that a step keeps.
-    pub fn betas(mut self, beta1: f64, beta2: f64) -> NAdam {
-        (self.rule.beta1, self.rule.beta2) = (beta1, beta2);
-        self
-    }
-
+    betas(beta1: f64, beta2: f64);
     /// What is added to the root of the mean square.
-    pub fn eps(mut self, eps: f64) -> NAdam {
-        self.rule.eps = eps;
-        self
-    }
-
+    eps(eps: f64);
     /// How fast the momentum rises.
-    pub fn momentum_decay(mut self, decay: f64) -> NAdam {
-        self.rule.momentum_decay = decay;
-        self
-    }
-
+    momentum_decay(momentum_decay: f64);
     /// Weight decay shrinks parameters by itself, as in AdamW.
-    pub fn decoupled(mut self) -> NAdam {
-        self.rule.decoupled = true;
-        self
-    }
+    decoupled() decoupled = true;
 }
 
 /// The rule of [`RAdam`].
@@ -199,24 +154,15 @@ impl RAdam {
         };
         Optimizer::with(model, lr, rule)
     }
+}
 
+setters! { RAdam:
     /// The parts of both means that a step keeps.
-    pub fn betas(mut self, beta1: f64, beta2: f64) -> RAdam {
-        (self.rule.beta1, self.rule.beta2) = (beta1, beta2);
-        self
-    }
-
+    betas(beta1: f64, beta2: f64);
     /// What is added to the root of the mean square.
-    pub fn eps(mut self, eps: f64) -> RAdam {
-        self.rule.eps = eps;
-        self
-    }
-
+    eps(eps: f64);
     /// Weight decay shrinks parameters by itself, as in AdamW.
-    pub fn decoupled(mut self) -> RAdam {
-        self.rule.decoupled = true;
-        self
-    }
+    decoupled() decoupled = true;
 }
 
 /// The rule of [`Adamax`].
@@ -270,16 +216,11 @@ impl Adamax {
         };
         Optimizer::with(model, lr, rule)
     }
+}
 
+setters! { Adamax:
     /// The parts of the mean gradient and of the greatest magnitude that a step keeps.
-    pub fn betas(mut self, beta1: f64, beta2: f64) -> Adamax {
-        (self.rule.beta1, self.rule.beta2) = (beta1, beta2);
-        self
-    }
-
+    betas(beta1: f64, beta2: f64);
     /// What is added to a gradient's magnitude.
-    pub fn eps(mut self, eps: f64) -> Adamax {
-        self.rule.eps = eps;
-        self
-    }
+    eps(eps: f64);
 }

@@ -34,9 +34,13 @@
 
 mod adam;
 mod adaptive;
+mod average;
+mod factored;
 mod gradients;
+mod lbfgs;
 mod muon;
 mod optimizer;
+mod resilient;
 mod root;
 mod rule;
 mod scale;
@@ -45,11 +49,15 @@ mod sgd;
 
 pub use adam::{Adam, AdamRule, AdamW, AdamWRule};
 pub use adaptive::{Adamax, AdamaxRule, NAdam, NAdamRule, RAdam, RAdamRule};
+pub use average::Average;
+pub use factored::{Adafactor, AdafactorRule};
 pub use gradients::{
     add_gradients, clip_norm, clip_value, global_norm, gradients_of, require_gradients, zero_grad,
 };
+pub use lbfgs::{Change, Lbfgs, Search};
 pub use muon::{Muon, MuonRule};
 pub use optimizer::{Group, Optimizer, Slot};
+pub use resilient::{Asgd, AsgdRule, Rprop, RpropRule};
 pub use root::{Adadelta, AdadeltaRule, Adagrad, AdagradRule, RmsProp, RmsPropRule};
 pub use rule::{Memory, Rule, Step};
 pub use scale::LossScale;

@@ -1,7 +1,7 @@
 //! Muon: momentum made orthogonal.
 
 use super::Optimizer;
-use super::rule::{Memory, Rule, Step, kept, shrunk, zeros};
+use super::rule::{Memory, Rule, Step, kept, setters, shrunk, zeros};
 use crate::{DType, Tensor, TensorStruct};
 
 /// Coefficients of the quintic iteration, of which a few steps bring all singular values near 1.
@@ -95,16 +95,11 @@ impl Muon {
         };
         Optimizer::with(model, lr, rule).weight_decay(0.1)
     }
+}
 
+setters! { Muon:
     /// The part of the velocity that a step keeps.
-    pub fn momentum(mut self, momentum: f64) -> Muon {
-        self.rule.momentum = momentum;
-        self
-    }
-
+    momentum(momentum: f64);
     /// What the iteration computes in: BF16 is enough, and fast where products of it are.
-    pub fn compute(mut self, dtype: DType) -> Muon {
-        self.rule.compute = dtype;
-        self
-    }
+    compute(compute: DType);
 }

@@ -1,7 +1,7 @@
 //! Steps divided by the root of squared gradients: RMSprop, Adagrad and Adadelta.
 
 use super::Optimizer;
-use super::rule::{Memory, Rule, Step, decayed, kept, zeros};
+use super::rule::{Memory, Rule, Step, decayed, kept, setters, zeros};
 use crate::{Tensor, TensorStruct};
 
 /// The rule of [`RmsProp`].
@@ -81,12 +81,6 @@ impl RmsProp {
         Optimizer::with(model, lr, rule)
     }
 
-    /// The part of the mean square that a step keeps.
-    pub fn alpha(mut self, alpha: f64) -> RmsProp {
-        self.rule.alpha = alpha;
-        self
-    }
-
     /// The part of the velocity that a step keeps. Called before the first step.
     #[track_caller]
     pub fn momentum(mut self, momentum: f64) -> RmsProp {
@@ -102,6 +96,11 @@ impl RmsProp {
         self.begin_again();
         self
     }
+}
+
+setters! { RmsProp:
+    /// The part of the mean square that a step keeps.
+    alpha(alpha: f64);
 }
 
 /// The rule of [`Adagrad`].
@@ -155,12 +154,6 @@ impl Adagrad {
         Optimizer::with(model, lr, rule)
     }
 
-    /// The learning rate divided by 1 + decay·t behind t steps.
-    pub fn lr_decay(mut self, decay: f64) -> Adagrad {
-        self.rule.lr_decay = decay;
-        self
-    }
-
     /// What the sums of squares begin with. Called before the first step.
     #[track_caller]
     pub fn begin_with(mut self, sum: f64) -> Adagrad {
@@ -168,6 +161,11 @@ impl Adagrad {
         self.begin_again();
         self
     }
+}
+
+setters! { Adagrad:
+    /// The learning rate divided by 1 + decay·t behind t steps.
+    lr_decay(lr_decay: f64);
 }
 
 /// The rule of [`Adadelta`].
@@ -218,16 +216,11 @@ impl Adadelta {
         };
         Optimizer::with(model, lr, rule)
     }
+}
 
+setters! { Adadelta:
     /// The part of both mean squares that a step keeps.
-    pub fn rho(mut self, rho: f64) -> Adadelta {
-        self.rule.rho = rho;
-        self
-    }
-
+    rho(rho: f64);
     /// What is added to mean squares below their roots.
-    pub fn eps(mut self, eps: f64) -> Adadelta {
-        self.rule.eps = eps;
-        self
-    }
+    eps(eps: f64);
 }

@@ -78,3 +78,54 @@ pub(super) fn shrunk(parameter: &Tensor, step: &Step<'_>) -> Tensor {
         decay => parameter * (1.0 - step.lr * decay),
     }
 }
+
+/// The mean gradient and the mean square behind a gradient (`exp_avg`, `exp_avg_sq`), which are kept.
+#[track_caller]
+pub(super) fn means(
+    memory: &mut Memory,
+    betas: [f64; 2],
+    parameter: &Tensor,
+    gradient: &Tensor,
+) -> [Tensor; 2] {
+    let mean = kept(memory, "exp_avg", parameter);
+    let square = kept(memory, "exp_avg_sq", parameter);
+    let mean = &mean + (gradient - &mean) * (1.0 - betas[0]);
+    let square = square * betas[1] + gradient.square() * (1.0 - betas[1]);
+    memory.insert("exp_avg".into(), mean.clone());
+    memory.insert("exp_avg_sq".into(), square.clone());
+    [mean, square]
+}
+
+/// A parameter and its gradient with weight decay in one of them: in the parameter where it is `decoupled`.
+#[track_caller]
+pub(super) fn decays(
+    decoupled: bool,
+    step: &Step<'_>,
+    parameter: &Tensor,
+    gradient: &Tensor,
+) -> (Tensor, Tensor) {
+    match decoupled {
+        true => (shrunk(parameter, step), gradient.clone()),
+        false => (
+            parameter.clone(),
+            decayed(gradient, parameter, step.weight_decay),
+        ),
+    }
+}
+
+/// Methods of an optimiser that set fields of its rule: those that arguments are named as, or one to true.
+macro_rules! setters {
+    ($optimizer:ty: $(
+        $(#[$about:meta])* $method:ident($($field:ident: $kind:ty),*) $($switch:ident = true)?;
+    )*) => {
+        impl $optimizer {$(
+            $(#[$about])*
+            pub fn $method(mut self, $($field: $kind),*) -> $optimizer {
+                $(self.rule.$field = $field;)*
+                $(self.rule.$switch = true;)?
+                self
+            }
+        )*}
+    };
+}
+pub(super) use setters;

@@ -1,7 +1,7 @@
 //! Stochastic gradient descent, and Lion.
 
 use super::Optimizer;
-use super::rule::{Memory, Rule, Step, decayed, kept, shrunk, zeros};
+use super::rule::{Memory, Rule, Step, decayed, kept, setters, shrunk, zeros};
 use crate::{Tensor, TensorStruct};
 
 /// The rule of [`Sgd`].
@@ -73,19 +73,14 @@ impl Sgd {
         };
         Optimizer::with(model, lr, rule)
     }
+}
 
+setters! { Sgd:
     /// The part of a gradient that the velocity does not take.
-    pub fn dampening(mut self, dampening: f64) -> Sgd {
-        self.rule.dampening = dampening;
-        self
-    }
-
+    dampening(dampening: f64);
     /// Steps by the velocity that the next one would have
     /// ([Nesterov 1983](https://www.mathnet.ru/eng/dan46009)).
-    pub fn nesterov(mut self) -> Sgd {
-        self.rule.nesterov = true;
-        self
-    }
+    nesterov() nesterov = true;
 }
 
 /// The rule of [`Lion`].
@@ -131,10 +126,9 @@ impl Lion {
         };
         Optimizer::with(model, lr, rule)
     }
+}
 
+setters! { Lion:
     /// The parts of the mean gradient in a direction, and that a step keeps.
-    pub fn betas(mut self, beta1: f64, beta2: f64) -> Lion {
-        (self.rule.beta1, self.rule.beta2) = (beta1, beta2);
-        self
-    }
+    betas(beta1: f64, beta2: f64);
 }

@@ -478,4 +478,98 @@ functions([columns], {
 })
 case("functions", None, inputs, outputs)
 
+drawn = 0
+x, target = values(2, 5, 8), values(2, 4, 8)
+added, memory_mask = values(4, 4), torch.tensor([[1, 1, 0, 1, 1], [1, 1, 1, 1, 0], [1, 0, 1, 1, 1], [1, 1, 1, 1, 1]]).bool()
+causal = torch.triu(torch.ones(4, 4, dtype=torch.bool), 1)
+padding = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]).bool()
+for first in [False, True]:
+    layer = nn.Transformer(8, 2, 2, 1, 12, 0.0, "gelu", batch_first=True, norm_first=first)
+    layer = fill(layer).eval()
+    inputs = {"x": x, "target": target, "added": added, "seen": memory_mask.long(), "padding": padding.long()}
+    outputs = {
+        "plain": layer(x, target),
+        "causal": layer(x, target, tgt_mask=causal, tgt_is_causal=True),
+        "masked": layer(x, target, tgt_mask=added.masked_fill(causal, float("-inf")), memory_mask=~memory_mask),
+        "padded": layer(x, target, src_key_padding_mask=~padding, memory_key_padding_mask=~padding),
+    }
+    case(f"transformer_{first}", layer, inputs, outputs)
+layer = nn.TransformerDecoderLayer(8, 2, 12, batch_first=True)
+layer = fill(nn.TransformerDecoder(layer, 2)).eval()
+y = layer(target, x, tgt_mask=causal, tgt_is_causal=True)
+case("decoder", layer, {"x": target, "memory": x}, {"y": y})
+
+optimised("adafactor", lambda p: o.Adafactor(p, 0.1))
+optimised("adafactor_all", lambda p: o.Adafactor(p, 0.3, beta2_decay=-0.5, eps=(1e-3, 0.7), d=1.5, weight_decay=0.05))
+optimised("rprop", lambda p: o.Rprop(p, 0.1))
+optimised("rprop_all", lambda p: o.Rprop(p, 0.1, etas=(0.4, 1.5), step_sizes=(0.05, 0.2)))
+optimised("asgd", lambda p: o.ASGD(p, 0.1, weight_decay=0.05))
+optimised("asgd_all", lambda p: o.ASGD(p, 0.2, lambd=0.01, alpha=0.5, t0=3))
+
+inputs, outputs = {}, {}
+for name, make in {
+    "mean": lambda model: torch.optim.swa_utils.AveragedModel(model),
+    "ema": lambda model: torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.8)),
+}.items():
+    drawn = 0
+    model = fill(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)))
+    average = make(model)
+    for step in range(6):
+        inputs[f"x{step}"] = values(4, 2)
+        model(inputs[f"x{step}"])
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(values(*parameter.shape) * 0.5)
+        average.update_parameters(model)
+        state = {k: v for k, v in average.module.state_dict().items() if "num" not in k}
+        outputs |= {f"{name}{step}_{k}": v.clone() for k, v in state.items()}
+        inputs |= {f"{step}_{k}": v.clone() for k, v in model.state_dict().items()}
+case("averages", None, inputs, outputs)
+
+
+def asgd_average():
+    global drawn
+    drawn = 0
+    w, b = nn.Parameter(values(3, 2)), nn.Parameter(values(3))
+    opt = o.ASGD([w, b], 0.2, lambd=0.01, alpha=0.5, t0=3)
+    for step in range(12):
+        w.grad, b.grad = values(3, 2), values(3)
+        opt.step()
+    return {"w": opt.state[w]["ax"], "b": opt.state[b]["ax"]}
+
+
+case("asgd_average", None, {}, asgd_average())
+
+
+def minimised(name, **options):
+    """Five calls of L-BFGS on a loss with a curved valley."""
+    global drawn
+    drawn = 0
+    w, b = nn.Parameter(values(3, 2)), nn.Parameter(values(3))
+    opt = o.LBFGS([w, b], **options)
+    outputs = {"w": w.detach().clone(), "b": b.detach().clone()}
+
+    def loss():
+        opt.zero_grad()
+        line = w.flatten()
+        valley = (line[1:] - line[:-1].square()).square().sum() * 5 + (1 - line).square().sum()
+        loss = valley + (b - w.sum(1)).square().sum()
+        loss.backward()
+        return loss
+
+    for step in range(5):
+        outputs[f"loss{step}"] = opt.step(loss).detach()
+        outputs[f"w{step}"], outputs[f"b{step}"] = w.detach().clone(), b.detach().clone()
+    state = opt.state[w]
+    outputs["counts"] = torch.tensor([state["n_iter"], state["func_evals"]])
+    case("lbfgs_" + name, None, {}, outputs)
+
+
+minimised("fixed", lr=0.3, max_iter=4)
+minimised("short", lr=0.5, max_iter=3, history_size=2)
+minimised("wolfe", max_iter=3, line_search_fn="strong_wolfe")
+minimised("wolfe_far", lr=20.0, max_iter=4, max_eval=9, line_search_fn="strong_wolfe")
+minimised("wolfe_near", lr=1e-3, max_iter=3, max_eval=30, line_search_fn="strong_wolfe")
+minimised("converged", max_iter=20, tolerance_grad=1e-3, tolerance_change=1e-5, line_search_fn="strong_wolfe")
+
 pathlib.Path(__file__).with_name("torch.json").write_text(json.dumps(cases) + "\n")

@@ -95,12 +95,32 @@ fn written(
     let name = target.strip_prefix("aten.").unwrap_or(target);
     let name = name.split('.').next().unwrap_or(name);
     Ok(match name {
-        "alias" | "detach" | "lift_fresh" | "view" | "view_as" | "_unsafe_view"
-        | "_reshape_alias" | "unflatten" | "unsqueeze" | "squeeze" | "reshape" | "reshape_as"
-        | "flatten" | "contiguous" | "ravel" | "positive" | "to" | "type_as" | "float"
-        | "double" | "half" | "real" | "dropout" | "alpha_dropout" | "feature_dropout" => {
-            new.to_dtype(whole.dtype()).reshape(whole.dims())
-        }
+        "alias"
+        | "detach"
+        | "lift_fresh"
+        | "view"
+        | "view_as"
+        | "_unsafe_view"
+        | "_reshape_alias"
+        | "unflatten"
+        | "unsqueeze"
+        | "squeeze"
+        | "reshape"
+        | "reshape_as"
+        | "flatten"
+        | "contiguous"
+        | "ravel"
+        | "positive"
+        | "to"
+        | "type_as"
+        | "float"
+        | "double"
+        | "half"
+        | "real"
+        | "dropout"
+        | "alpha_dropout"
+        | "feature_dropout"
+        | "feature_alpha_dropout" => new.to_dtype(whole.dtype()).reshape(whole.dims()),
         "t" | "mT" | "numpy_T" if whole.rank() <= 2 => match whole.rank() {
             2 => new.transpose(0, 1),
             _ => new.clone(),

@@ -623,3 +623,68 @@ def quantized(s, x, w, scales):
 
 
 g("quantized", quantized, randn(5, 8), randn(3, 8), rand(3) * 0.05 + 0.02)
+
+
+def gammas(s, x, p, n, lengths, offsets, image):
+    one = torch.ones_like(p)
+    return [
+        torch.polygamma(0, p),
+        torch.polygamma(2, p),
+        torch.special.polygamma(1, x),
+        torch.special.zeta(p + 1, p),
+        torch.special.zeta(2.5, p),
+        torch.special.zeta(p + 1, 2.0),
+        torch.igamma(p * 4, p.flip(0) * 4),
+        torch.igammac(p, p.flip(0)),
+        torch.special.gammainc(p, x.abs()),
+        torch.special.gammaincc(p, x.abs() * 9),
+        torch.nextafter(x, p),
+        *torch.frexp(x),
+        *[torch.segment_reduce(x, how, lengths=lengths) for how in ["sum", "mean", "prod", "min", "max"]],
+        torch.segment_reduce(x, "sum", offsets=offsets),
+        torch.segment_reduce(x.T.contiguous(), "max", lengths=lengths.expand(5, 3).contiguous(), axis=1, initial=0.5),
+        # What is drawn has one value.
+        torch.poisson(one * 0),
+        torch.binomial(n, one),
+        torch._standard_gamma(p).ge(0),
+        F.feature_alpha_dropout(image, 1.0, True),
+        F.feature_alpha_dropout(image, 0.5, False),
+        F.alpha_dropout(image, 1.0, True),
+        x.clone().log_normal_(0.5, 1e-12),
+        x.clone().cauchy_(-1.5, 1e-12),
+        x.clone().geometric_(1 - 1e-9),
+        # Other names.
+        torch.special.erfc(x),
+        torch.special.exp2(x),
+        torch.special.expm1(x),
+        torch.special.log1p(p),
+        torch.special.log_softmax(x, 1),
+        torch.special.logit(p / 2, 0.1),
+        torch.special.logsumexp(x, 1),
+        torch.special.multigammaln(p + 2, 2),
+        torch.special.round(x),
+        torch.special.round(x, decimals=2),
+        torch.special.xlogy(x, p),
+        torch.special.xlogy(x, 2.0),
+        torch.special.xlogy(2.0, p),
+        torch.row_stack([x, p]),
+        *[f(x.tanh()) for f in (torch.arccos, torch.arcsin, torch.arcsinh, torch.arctan, torch.arctanh)],
+        torch.arccosh(p + 1),
+        x * torch.fft.fftfreq(5),
+        x[:, :3] * torch.fft.rfftfreq(5, 0.5),
+        torch.norm_except_dim(x, 2, 1),
+        torch.norm_except_dim(image, 3, 0),
+        torch.norm_except_dim(x, 2, -1),
+    ]
+
+
+g(
+    "gammas",
+    gammas,
+    randn(3, 5),
+    rand(3, 5) + 0.1,
+    randint(0, 30, (3, 5)).float(),
+    torch.tensor([1, 0, 2]),
+    torch.tensor([0, 1, 3]),
+    randn(2, 3, 4, 4),
+)

@@ -47,7 +47,7 @@ def main():
         if options.only and name not in options.only:
             continue
         for core in (False, True):
-            if core and name in ("recurrent", "scores", "special", "experts", "spectra", "rarities", "eliminations", "pairs"):
+            if core and name in ("recurrent", "scores", "special", "experts", "spectra", "rarities", "eliminations", "pairs", "gammas"):
                 # Written out, networks, special functions and frames are only long; attention gives weights for sums.
                 continue
             folder = f"{options.folder}/{name}{'_core' if core else ''}{options.suffix}"

@@ -12,8 +12,10 @@ mod order;
 mod picked;
 mod random;
 mod sampled;
+mod segments;
 mod series;
 mod shapes;
+mod special;
 mod vectors;
 
 use crate::forms::*;

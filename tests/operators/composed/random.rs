@@ -284,3 +284,187 @@ fn distributions_refuse() {
         );
     });
 }
+
+/// Mean and variance of many draws are the distribution's, as far as five standard deviations of either go.
+#[track_caller]
+fn moments(drawn: &Tensor, mean: f64, variance: f64, fourth: f64) {
+    let n = drawn.numel() as f64;
+    let x = values(drawn);
+    let found = x.iter().sum::<f64>() / n;
+    assert!(
+        (found - mean).abs() <= 5.0 * (variance / n).sqrt() + 1e-9,
+        "{found} for {mean}"
+    );
+    let squares = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
+    let bound = 5.0 * ((fourth - variance * variance) / n).sqrt() + 1e-9;
+    assert!(
+        (squares - variance).abs() <= bound,
+        "{squares} for {variance}"
+    );
+}
+
+const DRAWS: usize = 20_000;
+
+#[test]
+fn counts_of_events() {
+    both(|| {
+        for (seed, rate) in [0.0, 0.3, 4.0, 9.5, 10.0, 31.0, 1000.0]
+            .into_iter()
+            .enumerate()
+        {
+            let x = dense(&[1], F64, &[rate]).expand(DRAWS);
+            let drawn = Generator::new(seed as u64).poisson(&x);
+            moments(&drawn, rate, rate, rate * (1.0 + 3.0 * rate));
+            let is_count = |k: &f64| *k >= 0.0 && k.fract() == 0.0;
+            assert!(values(&drawn).iter().all(is_count));
+        }
+        // The probabilities of single counts, on both sides of where the method changes.
+        for rate in [3.0, 12.0] {
+            let x = dense(&[1], F32, &[rate]).expand(DRAWS);
+            let drawn = values(&Generator::new(8).poisson(&x));
+            let mut p = (-rate).exp();
+            for k in 0..20 {
+                let found = drawn.iter().filter(|x| **x == k as f64).count() as f64;
+                let bound = 5.0 * (DRAWS as f64 * p * (1.0 - p)).sqrt() + 1.0;
+                assert!(
+                    (found - DRAWS as f64 * p).abs() <= bound,
+                    "{rate} {k} {found}"
+                );
+                p *= rate / (k + 1) as f64;
+            }
+        }
+        let x = dense(&[4], BF16, &[-1.0, f64::NAN, f64::INFINITY, 2.0]);
+        let drawn = x.poisson();
+        assert_eq!(drawn.dtype(), BF16);
+        assert_eq!(values(&drawn.isnan()), [1.0, 1.0, 1.0, 0.0]);
+    });
+}
+
+#[test]
+fn counts_of_successes() {
+    let cases = [
+        (0.0, 0.5),
+        (1.0, 0.25),
+        (30.0, 0.1),
+        (30.0, 0.9),
+        (40.0, 0.5),
+        (1e5, 1e-5),
+        (1e5, 0.75),
+        (7.0, 0.0),
+        (7.0, 1.0),
+    ];
+    both(|| {
+        for (seed, (n, p)) in cases.into_iter().enumerate() {
+            let trials = dense(&[1], F64, &[n]).expand(DRAWS);
+            let drawn = Generator::new(seed as u64).binomial(&trials, p);
+            let variance = n * p * (1.0 - p);
+            let fourth = variance * (1.0 + 3.0 * variance * (1.0 - 2.0 / n.max(1.0)));
+            moments(&drawn, n * p, variance, fourth.max(variance * variance));
+            let fits = |k: &f64| (0.0..=n).contains(k) && k.fract() == 0.0;
+            assert!(values(&drawn).iter().all(fits), "{n} {p}");
+        }
+        let n = dense(&[2, 1], F32, &[5.0, -1.0]);
+        let p = dense(&[4], F32, &[0.5, -0.1, 1.1, f64::NAN]);
+        let drawn = n.binomial(&p);
+        let want = [0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+        equal(&drawn.isnan(), &[2, 4], &want);
+    });
+}
+
+#[test]
+fn numbers_of_gamma_distributions() {
+    both(|| {
+        for (seed, a) in [0.05, 0.5, 1.0, 2.5, 80.0].into_iter().enumerate() {
+            let x = dense(&[1], F64, &[a]).expand(DRAWS);
+            let drawn = Generator::new(seed as u64).standard_gamma(&x);
+            moments(&drawn, a, a, 3.0 * a * a + 6.0 * a);
+            // The distribution function makes them uniform.
+            let uniform = values(&x.gammainc(&drawn));
+            for q in [0.1, 0.5, 0.9] {
+                let below = uniform.iter().filter(|u| **u < q).count() as f64;
+                let n = DRAWS as f64;
+                let bound = 5.0 * (n * q * (1.0 - q)).sqrt();
+                assert!((below - n * q).abs() <= bound, "{a} {q} {below}");
+            }
+        }
+        let x = dense(&[4], F16, &[0.0, -1.0, f64::NAN, 2.0]);
+        let drawn = x.standard_gamma();
+        assert_eq!(drawn.dtype(), F16);
+        assert_eq!(values(&drawn.isnan()), [1.0, 1.0, 1.0, 0.0]);
+    });
+}
+
+/// Numbers move with their shape so that the distribution function stays.
+#[test]
+fn gradients_of_gamma_distributions() {
+    both(|| {
+        for (seed, a) in [0.05, 0.7, 1.0, 3.5, 60.0].into_iter().enumerate() {
+            let shapes = dense(&[1], F64, &[a])
+                .expand(2000)
+                .contiguous()
+                .requires_grad();
+            let drawn = Generator::new(seed as u64).standard_gamma(&shapes);
+            let slopes = grad(&drawn.sum(..), &[&shapes]).remove(0);
+            let (x, h) = (drawn.detach(), 1e-3 * a);
+            let (more, less) = (&x + &slopes * h, &x - &slopes * h);
+            let shapes = shapes.detach();
+            let change = (&shapes + h).gammainc(&more) - (&shapes - h).gammainc(&less);
+            // The derivative along the slope is 0, where the numbers are not so small that nothing is left of them.
+            let change = x.gt(1e-6).where_cond(&change, 0.0) / (2.0 * h);
+            let most = values(&change.abs().max(..))[0];
+            assert!(most < 2e-3 / a.min(1.0), "{a}: {most}");
+            // The mean is a, whose derivative is 1.
+            let mean = values(&slopes.mean(..))[0];
+            assert!((mean - 1.0).abs() < 0.25, "{a}: {mean}");
+        }
+        let x = dense(&[2], BF16, &[2.0, 5.0]).requires_grad();
+        let slopes = grad(&x.standard_gamma().sum(..), &[&x]).remove(0);
+        assert_eq!((slopes.dims(), slopes.dtype()), (&[2][..], BF16));
+    });
+}
+
+type Draw = fn(&Generator, &Tensor) -> Tensor;
+
+/// The same bits in both modes and in a compiled function, whose calls draw anew.
+#[test]
+fn draws_of_distributions_are_those_of_the_seed() {
+    let draws: [(&'static str, Draw); 3] = [
+        ("poisson", Generator::poisson),
+        ("binomial", |g, x| g.binomial(x, 0.4)),
+        ("standard_gamma", Generator::standard_gamma),
+    ];
+    let x = dense(&[3, 40], F32, &whole(120, 50)) + 0.5;
+    for (name, draw) in draws {
+        let of = |mode| {
+            with_mode(mode, || {
+                let g = Generator::new(5);
+                [0, 1].map(|_| draw(&g, &x).to_vec::<f32>().unwrap())
+            })
+        };
+        let first = of(Mode::Eager);
+        assert_ne!(first[0], first[1], "{name}");
+        assert_eq!(first, of(Mode::Compiled), "{name}");
+        let own = Generator::new(5);
+        let f = jit(move |x: &Tensor| draw(&own, x));
+        for want in first {
+            assert_eq!(f.call(&x).to_vec::<f32>().unwrap(), want, "{name}");
+        }
+        both(|| {
+            let g = Generator::new(1);
+            refused(
+                &draw(
+                    &g,
+                    &Tensor::failed("here", ferrotrace::Error::shape("it"), &[]),
+                ),
+                "here",
+                &[],
+            );
+            assert_eq!(draw(&g, &x.narrow(0, 0, 0)).dims(), [0, 40]);
+            assert_eq!(draw(&g, &dense(&[], F64, &[20.0])).rank(), 0);
+            let drawn = draw(&g, &x.requires_grad());
+            assert_eq!(drawn.has_grad(), name == "standard_gamma");
+        });
+    }
+    refused(&ints(&[1]).poisson(), "poisson", &["i64"]);
+    refused(&ints(&[1]).standard_gamma(), "standard_gamma", &["i64"]);
+}

@@ -11,6 +11,7 @@ mod init;
 mod losses;
 mod recurrent;
 mod sequential;
+mod transformers;
 
 use crate::reference::{case, each};
 use ferrotrace::derived::{JitArg, Owned};

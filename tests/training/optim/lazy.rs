@@ -110,6 +110,8 @@ fn the_second_step_is_like_all_later() {
         });
         steps_are_alike(1, "rmsprop", DType::F32, |net| RmsProp::new(net, 1e-3));
         steps_are_alike(1, "adagrad", DType::F32, |net| Adagrad::new(net, 1e-3));
+        steps_are_alike(1, "adafactor", DType::F32, |net| Adafactor::new(net, 1e-2));
+        steps_are_alike(1, "rprop", DType::F32, |net| Rprop::new(net, 1e-3));
         steps_are_alike(1, "muon", DType::F32, |net| Muon::new(net, 1e-3));
         steps_are_alike(1, "masters", DType::BF16, |net| {
             AdamW::new(net, 1e-3).masters(net)

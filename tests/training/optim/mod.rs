@@ -1,7 +1,9 @@
 //! Optimisers against PyTorch's on given gradients, and what is done around them.
 
+mod averages;
 mod compiled;
 mod lazy;
+mod lbfgs;
 mod mixed;
 
 use crate::reference::{Case, case};
@@ -115,6 +117,53 @@ fn relatives_of_adam() {
     like_torch("adamax", |m| {
         Adamax::new(m, 0.1).betas(0.8, 0.95).weight_decay(0.05)
     });
+}
+
+#[test]
+fn means_of_rows_and_columns() {
+    like_torch("adafactor", |m| Adafactor::new(m, 0.1));
+    like_torch("adafactor_all", |m| {
+        let opt = Adafactor::new(m, 0.3).beta2_decay(-0.5).eps(1e-3);
+        opt.least_scale(0.7).clip(1.5).weight_decay(0.05)
+    });
+}
+
+#[test]
+fn signs_and_averages() {
+    like_torch("rprop", |m| Rprop::new(m, 0.1));
+    like_torch("rprop_all", |m| {
+        Rprop::new(m, 0.1).etas(0.4, 1.5).sizes(0.05, 0.2)
+    });
+    like_torch("asgd", |m| Asgd::new(m, 0.1).weight_decay(0.05));
+    like_torch("asgd_all", |m| {
+        Asgd::new(m, 0.2).lambda(0.01).alpha(0.5).begin(3.0)
+    });
+}
+
+/// What is kept of a parameter has its dtype, that of a number too, so that steps are one trace.
+#[test]
+fn numbers_keep_their_dtype() {
+    fn steps<R: Rule>(make: impl Fn(&Tensor) -> Optimizer<R>) {
+        for dtype in [DType::F32, DType::F64, DType::BF16] {
+            let mut model = Tensor::scalar(2, dtype, &cpu());
+            let mut opt = make(&model);
+            let before = opt.state[""].memory.clone();
+            for _ in 0..2 {
+                let gradient = model.clone();
+                opt.step(&mut model, &gradient);
+            }
+            assert_eq!(model.dtype(), dtype);
+            assert!(model.item::<f64>().unwrap() < 2.0);
+            for (name, tensor) in &opt.state[""].memory {
+                assert_eq!(tensor.dtype(), before[name].dtype(), "{name}");
+            }
+        }
+    }
+    steps(|m| Adafactor::new(m, 0.1));
+    steps(|m| Rprop::new(m, 0.1));
+    steps(|m| Asgd::new(m, 0.1).begin(0.0));
+    steps(|m| NAdam::new(m, 0.1));
+    steps(|m| Adadelta::new(m, 20.0));
 }
 
 #[test]

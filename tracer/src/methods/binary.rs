@@ -1,6 +1,7 @@
 //! Functions of two elements, broadcast, with PyTorch's promotion rules.
 
 mod formula;
+mod gamma;
 mod special;
 
 pub use formula::Rounding;

@@ -1,7 +1,9 @@
 //! Functions of one element.
 
 mod bessel;
+mod neighbours;
 mod special;
+mod zeta;
 
 use super::unary_methods;
 use crate::Tensor;

@@ -1,7 +1,9 @@
 //! Random tensors: from the process-wide generator ([`manual_seed`](crate::manual_seed)) here, from another
 //! [`Generator`](crate::Generator) by its own methods.
 
+mod counts;
 mod distributions;
+mod gamma;
 mod generator;
 
 use super::attempt;

@@ -2,6 +2,7 @@
 //! tensor's dtype, but that of `slice_assign`, which is cast.
 
 mod bag;
+mod segments;
 
 use super::attempt;
 use super::index::{Indexing, rows};

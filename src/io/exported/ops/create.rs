@@ -54,6 +54,13 @@ fn range(c: &Call<'_>) -> Results {
     one((Tensor::arange(0, n, 1, DType::I64, c.device) * step + whole(start)).to_dtype(dtype))
 }
 
+/// The frequencies of a transform.
+fn frequencies(c: &Call<'_>, of: fn(usize, f64, DType, &Device) -> Tensor) -> Results {
+    let (n, d) = (c.size_or("n", 0)?, c.float_or("d", 1.0)?);
+    let dtype = c.dtype("dtype")?.unwrap_or(DType::F32);
+    one(of(n, d, dtype, c.device))
+}
+
 /// A tensor in the dtype that is asked for; without one, as it is.
 pub(super) fn converted(c: &Call<'_>) -> Results {
     let x = c.tensor("self")?;
@@ -156,6 +163,12 @@ fn bits(c: &Call<'_>) -> Result<Tensor> {
 }
 
 pub(super) const TABLE: Table = &[
+    ("fft_fftfreq", "default", |c| {
+        frequencies(c, Tensor::fftfreq)
+    }),
+    ("fft_rfftfreq", "default", |c| {
+        frequencies(c, Tensor::rfftfreq)
+    }),
     ("full", "default", full),
     ("zeros", "default", |c| of_shape(c, 0.0)),
     ("ones", "default", |c| of_shape(c, 1.0)),

@@ -9,6 +9,7 @@ mod index;
 mod join;
 mod linalg;
 mod loss;
+mod names;
 mod norm;
 mod number;
 mod pointwise;
@@ -88,7 +89,15 @@ fn keyed(tables: &[Table]) -> HashMap<String, Run> {
 
 fn table() -> &'static HashMap<String, Run> {
     static TABLE: OnceLock<HashMap<String, Run>> = OnceLock::new();
-    TABLE.get_or_init(|| keyed(&TABLES))
+    TABLE.get_or_init(|| {
+        let mut known = keyed(&TABLES);
+        for (name, of) in names::OTHER_NAMES {
+            if let Some(&run) = known.get(*of) {
+                known.insert((*name).to_owned(), run);
+            }
+        }
+        known
+    })
 }
 
 /// The names of all operators that are known, sorted.
@@ -171,7 +180,11 @@ pub(super) fn alias(target: &str, args: &[(Arc<str>, Arg)]) -> Alias {
         | "view_as_real" | "view_as_complex" | "real" | "imag" => Alias::View,
         "reshape" | "reshape_as" | "flatten" | "contiguous" | "ravel" => Alias::Maybe,
         "to" | "type_as" | "float" | "double" | "half" if !is_true("copy") => Alias::Maybe,
-        "dropout" | "alpha_dropout" | "feature_dropout" if !is_true("train") => Alias::View,
+        "dropout" | "alpha_dropout" | "feature_dropout" | "feature_alpha_dropout"
+            if !is_true("train") =>
+        {
+            Alias::View
+        }
         _ => Alias::No,
     }
 }

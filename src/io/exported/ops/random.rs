@@ -3,6 +3,7 @@
 use super::Table;
 use crate::io::exported::call::{Call, Results, all, one};
 use crate::{DType, Error, Result, Tensor};
+use std::f64::consts::PI;
 
 fn dtype(c: &Call<'_>) -> Result<DType> {
     Ok(c.dtype("dtype")?.unwrap_or(DType::F32))
@@ -46,15 +47,41 @@ fn dropped(c: &Call<'_>) -> Results {
     })
 }
 
+/// A one for each channel.
+fn channels(x: &Tensor) -> Tensor {
+    let shape = (0..x.rank()).map(|d| if d < 2 { x.dims()[d] } else { 1 });
+    Tensor::ones(shape.collect::<Vec<_>>(), x.dtype(), &x.device())
+}
+
 /// Whole channels dropped.
 fn channels_dropped(c: &Call<'_>) -> Results {
     let x = dropped_from(c)?;
     if !c.bool_or("train", false)? {
         return one(x.clone());
     }
-    let shape = (0..x.rank()).map(|d| if d < 2 { x.dims()[d] } else { 1 });
-    let ones = Tensor::ones(shape.collect::<Vec<_>>(), x.dtype(), c.device);
-    one(x * ones.dropout(c.float_or("p", 0.5)?))
+    one(x * channels(x).dropout(c.float_or("p", 0.5)?))
+}
+
+/// What is dropped gets selu's least value; both moments are kept (Klambauer et al. 2017).
+fn dropped_to_least(c: &Call<'_>, by_channel: bool) -> Results {
+    let (x, p) = (dropped_from(c)?, c.float_or("p", 0.5)?);
+    if !c.bool_or("train", false)? {
+        return one(x.clone());
+    }
+    if p == 1.0 {
+        return one(x * 0.0);
+    }
+    let low = -1.758_099_340_847_376_6;
+    let a = ((1.0 - p) * (1.0 + p * low * low)).powf(-0.5);
+    let drawn = if by_channel { channels(x) } else { x.clone() };
+    one(drawn.rand_like().ge(p).where_cond(x, low) * a - a * low * p)
+}
+
+/// Numbers of a distribution in the shape of a tensor, computed from uniform ones in binary64.
+fn of_uniform(c: &Call<'_>, f: impl FnOnce(Tensor) -> Tensor) -> Results {
+    let x = c.tensor("self")?;
+    let uniform = x.to_dtype(DType::F64).rand_like();
+    one(f(uniform).to_dtype(x.dtype()))
 }
 
 fn kept(c: &Call<'_>) -> Results {
@@ -138,16 +165,30 @@ pub(super) const TABLE: Table = &[
     ("dropout", "default", dropped),
     ("native_dropout", "default", kept),
     ("feature_dropout", "default", channels_dropped),
-    ("alpha_dropout", "default", |c| {
-        let (x, p) = (dropped_from(c)?, c.float_or("p", 0.5)?);
-        if !c.bool_or("train", false)? {
-            return one(x.clone());
-        }
-        // Dropped elements get selu's least value; both moments are kept (Klambauer et al. 2017).
-        let low = -1.758_099_340_847_376_6;
-        let a = ((1.0 - p) * (1.0 + p * low * low)).powf(-0.5);
-        let b = -a * low * p;
-        one(x.rand_like().ge(p).where_cond(x, low) * a + b)
+    ("alpha_dropout", "default", |c| dropped_to_least(c, false)),
+    ("feature_alpha_dropout", "default", |c| {
+        dropped_to_least(c, true)
+    }),
+    ("poisson", "default", |c| one(c.tensor("self")?.poisson())),
+    ("binomial", "default", |c| {
+        one(c.tensor("count")?.binomial(c.tensor("prob")?))
+    }),
+    ("_standard_gamma", "default", |c| {
+        one(c.tensor("self")?.standard_gamma())
+    }),
+    ("log_normal", "default", |c| {
+        let x = c.tensor("self")?;
+        let drawn = x.randn_like() * c.float_or("std", 2.0)? + c.float_or("mean", 1.0)?;
+        one(drawn.exp())
+    }),
+    ("cauchy", "default", |c| {
+        let (median, sigma) = (c.float_or("median", 0.0)?, c.float_or("sigma", 1.0)?);
+        of_uniform(c, |u| ((u - 0.5) * PI).tan() * sigma + median)
+    }),
+    ("geometric", "default", |c| {
+        let rate = (-c.float_or("p", 0.5)?).ln_1p();
+        // 1 less a number below 1 is above 0, and has a logarithm.
+        of_uniform(c, |u| ((-u).log1p() / rate).ceil().clamp_min(1.0))
     }),
     (
         "normal",

@@ -107,6 +107,33 @@ fn index_reduce(c: &Call<'_>) -> Results {
     one(x.scatter_reduce(dim, &along(index, dim, src.dims()), src, how, include))
 }
 
+/// Runs of a dimension, whose ends are given as lengths or as offsets, one more than there are.
+fn segments(c: &Call<'_>) -> Results {
+    let x = c.tensor("data")?;
+    let how = match c.text("reduce")? {
+        Some("sum") => ReduceOp::Sum,
+        Some("mean") => ReduceOp::Mean,
+        Some("prod") => ReduceOp::Prod,
+        Some("min") => ReduceOp::Amin,
+        _ => ReduceOp::Amax,
+    };
+    let axis = c.dim_or("axis", 0)?;
+    let initial = c.scalar("initial")?.map(crate::Scalar::to_f64);
+    let (x, lengths) = match (c.tensor_opt("lengths")?, c.tensor_opt("offsets")?) {
+        (Some(lengths), _) => (x.clone(), lengths.clone()),
+        (None, Some(offsets)) => {
+            // What lies before the first offset is a segment that is left out.
+            let lengths = offsets.diff(1, -1);
+            let first = offsets.narrow(-1, 0, 1);
+            let all = Tensor::cat([&first, &lengths], -1);
+            let y = x.segment_reduce(how, &all, axis, initial);
+            return one(y.narrow(axis, 1, lengths.dim(-1)?));
+        }
+        _ => return Err(Error::unsupported("segments without lengths or offsets")),
+    };
+    one(x.segment_reduce(how, &lengths, axis, initial))
+}
+
 /// The elements of a source, one after another, where a mask is true.
 fn masked(c: &Call<'_>) -> Results {
     let both = broadcasted(&[c.tensor("self")?, &mask(c.tensor("mask")?)]);
@@ -149,6 +176,7 @@ fn strided_scatter(c: &Call<'_>) -> Results {
 }
 
 pub(super) const TABLE: Table = &[
+    ("segment_reduce", "default", segments),
     ("_unsafe_masked_index_put_accumulate", "default", masked_put),
     ("put", "default", put_flat),
     ("as_strided_scatter", "default", strided_scatter),

@@ -1,7 +1,7 @@
 //! Special functions, and others that are composed of several.
 
 use super::{floats, with};
-use crate::io::exported::call::{Call, Results, one, wide};
+use crate::io::exported::call::{Call, Results, all, one, wide};
 use crate::io::exported::ops::Table;
 use crate::{DType, Tensor};
 use std::f64::consts::{PI, SQRT_2};
@@ -87,6 +87,19 @@ pub(in crate::io::exported::ops) const TABLE: Table = &[
     }),
     ("conj_physical", "default", |c| {
         one(c.tensor("self")?.clone())
+    }),
+    ("polygamma", "default", |c| {
+        one(c.tensor("self")?.polygamma(c.int_or("n", 0)?))
+    }),
+    ("special_zeta", "default other_scalar self_scalar", |c| {
+        with(c, |x, q| x.zeta(q))
+    }),
+    ("igamma", "default", |c| with(c, |a, x| a.gammainc(x))),
+    ("igammac", "default", |c| with(c, |a, x| a.gammaincc(x))),
+    ("nextafter", "default", |c| with(c, |x, y| x.nextafter(y))),
+    ("frexp", "Tensor", |c| {
+        let (mantissa, exponent) = c.tensor("self")?.frexp();
+        all([mantissa, exponent])
     }),
     ("ldexp", "Tensor", |c| with(c, |x, y| x.ldexp(y))),
     ("logaddexp2", "default", |c| with(c, |x, y| x.logaddexp2(y))),

@@ -128,6 +128,20 @@ fn condition(c: &Call<'_>) -> Results {
     })
 }
 
+/// The norms of the slices of one dimension, or of all numbers.
+fn except_one(c: &Call<'_>) -> Results {
+    let (x, p) = (c.tensor("v")?, c.float_or("pow", 2.0)?);
+    let kept = c.dim_or("dim", 0)?;
+    if kept == -1 {
+        return one(x.norm(p, ..));
+    }
+    let others: Vec<isize> = (0..x.rank() as isize).filter(|d| *d != kept).collect();
+    one(match others.is_empty() {
+        true => x.abs(),
+        false => x.norm_keepdim(p, &others[..]),
+    })
+}
+
 pub(in crate::io::exported::ops) const TABLE: Table = &[
     (
         "norm",
@@ -135,6 +149,7 @@ pub(in crate::io::exported::ops) const TABLE: Table = &[
         norm,
     ),
     ("linalg_vector_norm", "default", norm),
+    ("norm_except_dim", "default", except_one),
     ("frobenius_norm", "dim", norm),
     ("linalg_norm", "default ord_str", linalg_norm),
     ("linalg_matrix_norm", "default str_ord", matrix_norm),
