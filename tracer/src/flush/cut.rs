@@ -3,15 +3,13 @@
 use super::collect::Stores;
 use super::flush_nodes;
 use crate::node::{Node, NodeArc, NodeInput, State, Status, summaries};
+use crate::plans::LITTLE;
 use ferrotrace_runtime::{Channel, log};
 use rustc_hash::FxHashSet;
 use std::cell::{Cell, RefCell};
 
 /// Steps that a path shows at least.
 const LEAST_STEPS: usize = 8;
-
-/// Elements of an operation, on average, up to which a loop is one of little work.
-const LITTLE: usize = 1 << 15;
 
 /// Searches without a loop after which no other is made at the level before the next flush: many nodes may have it.
 const MOST_SEARCHES: u32 = 4;

@@ -4,7 +4,7 @@ use super::carried;
 use super::collected::Collected;
 use crate::backend::PlanInput;
 use crate::mode::{self, Mode};
-use crate::plans::{self, PlanEntry, Planned};
+use crate::plans::{self, PlanEntry, Planned, What};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Result, Scalar};
 use std::sync::Arc;
@@ -16,13 +16,12 @@ pub(crate) fn known(collected: &Collected, leaves: &[Array]) -> Option<Arc<PlanE
     })
 }
 
-/// What to run for a collection whose leaves have this data, and may be overwritten or not, with these numbers. It may be
-/// some `steps` of a loop that goes on.
+/// What to run for a collection whose leaves have this data, and may be overwritten or not, with these numbers.
 pub(crate) fn plan(
     collected: &Collected,
     leaves: &[(Array, bool)],
     scalars: &[Scalar],
-    steps: bool,
+    what: What,
 ) -> Result<Planned> {
     let mode = mode::current();
     let arrays = || leaves.iter().map(|leaf| &leaf.0);
@@ -55,7 +54,7 @@ pub(crate) fn plan(
         let inputs = leaves.iter().map(input).collect();
         (inputs, scalars.to_vec())
     };
-    entry.planned(mode, &example, scalars, steps, || collected.lines())
+    entry.planned(mode, &example, scalars, what, || collected.lines())
 }
 
 /// To run a collection by ready-made kernels, one operation after another.

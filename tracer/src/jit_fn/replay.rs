@@ -8,7 +8,7 @@ use crate::flush::{execute, flush_nodes, told_each};
 use crate::form::{Edge, Form, FormLeaf, FormNode, Kind, Line, Lines, operand_kinds};
 use crate::mode::Mode;
 use crate::node::{Draw, Facts, Node, NodeArc, NodeInput, Origin, Status};
-use crate::plans::{self, OwnEntry, Planned};
+use crate::plans::{self, OwnEntry, Planned, What};
 use crate::trace::{self, Drawn, Recording};
 use ferrotrace_kernels::{ArgMeta, Array};
 use ferrotrace_runtime::{Counter, Error, Result, Scalar, count};
@@ -543,7 +543,9 @@ impl Replay {
         let lines = || Lines::from_slice(&self.lines);
         let planned = match self.plan.stages(mode) {
             Some(stages) => Planned::Staged(stages, lines()),
-            None => self.plan.planned(mode, &example, &scalars, false, lines)?,
+            None => self
+                .plan
+                .planned(mode, &example, &scalars, What::Function, lines)?,
         };
         let leaves = inputs.len();
         let (arrays, plan) = execute(planned, inputs, &scalars);

@@ -5,8 +5,8 @@
 //! far longer than running a few operations on little data. After [`MOST`] plans for forms of the same lines, a new one runs
 //! operator by operator, until that has taken as long as making its plan would, and forms of its structure as long as compiling
 //! their kernels: forms that come back get a plan, and forms of much work and known kernels get theirs at once. A form that is
-//! met [`IN_A_ROW`] times in a row, as in a loop of its own, waits no longer. Where the steps of a loop are flushed now and
-//! then, the first form waits until a plan pays, too: most loops over little data end before.
+//! met [`IN_A_ROW`] times in a row, as in a loop of its own, waits no longer. Of a loop over little data the first form waits
+//! until a plan pays, too: most such loops end before.
 
 use super::{FAMILIES, MOST};
 use crate::form::{Edge, Form, FormNode, Line, Mix};
@@ -116,7 +116,7 @@ struct Family {
     forms: u32,
     /// How often the last one was met in a row.
     in_a_row: u32,
-    /// Whether a loop was flushed after some steps.
+    /// Whether most of it was recorded by a loop that was flushed after some steps.
     is_loop: bool,
     /// Nanoseconds that forms took operator by operator, together those that differ in sizes alone, whose kernels are the same.
     structures: FxHashMap<u64, u64>,
@@ -124,9 +124,53 @@ struct Family {
     new_kernels: u64,
 }
 
-/// Families by the hash of their lines. A collision changes how a form is run, not what it computes.
-static FAMILIES_MET: Lazy<Mutex<LruCache<u64, Family>>> =
-    Lazy::new(|| Mutex::new(LruCache::new(FAMILIES)));
+/// What was met.
+struct Met {
+    /// Families by the hash of their lines. A collision changes how a form is run, not what it computes.
+    families: LruCache<u64, Family>,
+    /// What loops record that were flushed after some steps: the hash of each line with what it records.
+    loops: FxHashSet<u64>,
+}
+
+static MET: Lazy<Mutex<Met>> = Lazy::new(|| {
+    Mutex::new(Met {
+        families: LruCache::new(FAMILIES),
+        loops: FxHashSet::default(),
+    })
+});
+
+/// Lines of loops that are remembered; beyond, all are forgotten.
+const MOST_LINES: usize = 1 << 14;
+
+/// Operations from which a form whose lines each record so many steps is a loop.
+const LONG: usize = 512;
+const MANY_STEPS: usize = 32;
+
+/// Elements of an operation, on average, up to which a loop is one of little work.
+pub(crate) const LITTLE: usize = 1 << 15;
+
+impl Met {
+    /// Whether a form is one of a loop over little data: some steps, what such steps record too, or all that many steps record.
+    fn is_loop(&mut self, member: &Member, what: What) -> bool {
+        let recorded = &member.recorded;
+        match what {
+            What::Function => false,
+            What::Steps => {
+                if self.loops.len() > MOST_LINES {
+                    self.loops.clear();
+                }
+                self.loops.extend(recorded);
+                true
+            }
+            What::Trace => {
+                let of_loops = recorded.iter().filter(|of| self.loops.contains(of));
+                let steps = recorded.len() / member.lines;
+                let is_long = recorded.len() >= LONG && steps >= MANY_STEPS;
+                is_long && member.elements <= LITTLE || of_loops.count() > recorded.len() / 4 * 3
+            }
+        }
+    }
+}
 
 /// The shape and dtype of an operand; none of a number.
 fn operand(form: &Form, edge: Edge) -> Option<(&Shape, DType)> {
@@ -160,17 +204,24 @@ struct Member {
     structure: u64,
     /// The whole form.
     whole: u64,
+    /// The hash of each operation's line with what it records, and how many differ.
+    recorded: Vec<u64>,
+    lines: usize,
+    /// The elements of an operation's result, on average.
+    elements: usize,
 }
 
 impl Member {
-    fn of(form: &Form, lines: &[Line]) -> Member {
+    fn of(form: &Form, told: &[Line]) -> Member {
         let mut structure = Mix::default();
         let mut recorded: Vec<u64> = Vec::with_capacity(form.nodes.len());
+        let sizes = form.nodes.iter().map(|node| node.kind.shape.numel());
+        let elements = sizes.fold(0, usize::saturating_add);
         for (i, (node, edges)) in form.operands().enumerate() {
             let mut own = without_sizes(node);
             structure.word(own.clone().finish());
             edges.iter().for_each(|edge| structure.word(edge.code()));
-            if let Some(line) = lines.get(i) {
+            if let Some(line) = told.get(i) {
                 line.location.hash(&mut own);
             }
             recorded.push(own.finish());
@@ -180,15 +231,20 @@ impl Member {
         }
         form.outputs.iter().for_each(|&n| structure.word(n as u64));
         // Forms of one family record each line any number of times, in any order.
-        recorded.sort_unstable();
-        recorded.dedup();
+        let mut lines = recorded.clone();
+        lines.sort_unstable();
+        lines.dedup();
+        let count = lines.len().max(1);
         let mut family = Mix::default();
-        recorded.into_iter().for_each(|of| family.word(of));
+        lines.into_iter().for_each(|of| family.word(of));
         form.device.hash(&mut family);
         Member {
             family: family.finish(),
             structure: structure.finish(),
             whole: form.hash(),
+            recorded,
+            lines: count,
+            elements: elements / form.nodes.len().max(1),
         }
     }
 }
@@ -223,13 +279,24 @@ pub(super) enum Decision {
 
 /// Notes a plan that needed so many kernels which the process had not met.
 pub(super) fn note_plan(family: u64, new_kernels: u64) {
-    if let Some(family) = FAMILIES_MET.lock().get_mut(&family) {
+    if let Some(family) = MET.lock().families.get_mut(&family) {
         family.new_kernels = (family.new_kernels + 16 * new_kernels) / 2;
     }
 }
 
-/// What a form does that has no plan and ran so often operator by operator. It may be some `steps` of a loop that goes on.
-pub(super) fn decide(form: &Form, lines: &[Line], runs: u32, steps: bool) -> Decision {
+/// What a form is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A function or a body that is going to run again.
+    Function,
+    /// A trace.
+    Trace,
+    /// Some steps of a loop that goes on.
+    Steps,
+}
+
+/// What a form does that has no plan and ran so often operator by operator.
+pub(super) fn decide(form: &Form, lines: &[Line], runs: u32, what: What) -> Decision {
     // Attention has a kernel on a device in plans alone; by its definition the scores lie in memory.
     let by_definition = |node: &FormNode| {
         let composite = node.kind.op().as_composite();
@@ -245,8 +312,11 @@ pub(super) fn decide(form: &Form, lines: &[Line], runs: u32, steps: bool) -> Dec
     let kinds = form.nodes.iter().map(|node| &node.kind);
     let kinds = kinds.filter(|kind| !kind.op().is_view());
     let kinds: FxHashSet<u64> = kinds.map(|kind| kind.hash).collect();
-    let mut met = FAMILIES_MET.lock();
-    let family = met.get_or_insert_mut(member.family, Family::default);
+    let mut met = MET.lock();
+    let is_loop = met.is_loop(&member, what);
+    let family = met
+        .families
+        .get_or_insert_mut(member.family, Family::default);
     let unmet = kinds.difference(&family.kinds).count() as u64;
     if family.forms == 0 || family.last != member.whole {
         family.last = member.whole;
@@ -258,7 +328,7 @@ pub(super) fn decide(form: &Form, lines: &[Line], runs: u32, steps: bool) -> Dec
     if family.structures.len() >= STRUCTURES {
         family.structures.clear();
     }
-    if steps && !family.is_loop {
+    if is_loop && !family.is_loop {
         family.is_loop = true;
         family.new_kernels = family.new_kernels.max(16 * LOOP_KERNELS);
     }
@@ -267,6 +337,8 @@ pub(super) fn decide(form: &Form, lines: &[Line], runs: u32, steps: bool) -> Dec
     let time = operator_by_operator(form, unmet).max(1);
     let kernels = family.new_kernels.saturating_mul(times.kernel) / 16;
     let pays = *spent >= kernels && u64::from(runs) >= times.plan(form) / time;
+    // A loop of much work does not wait.
+    let pays = pays || family.is_loop && time >= kernels;
     let is_first = family.forms <= MOST || family.in_a_row > IN_A_ROW;
     if is_first && !family.is_loop || pays {
         // Further plans of the structure find its kernels.
