@@ -128,6 +128,25 @@ fn quantiles() {
             near(&x.quantile(QS[3], 0), &[5], &down[15..20]);
             near(&x.quantile_keepdim(0.1, 1), &[4, 1], &all[4..8]);
             near(&x.quantile(0.5f32, 1), &[4], &all[8..12]);
+            // Over several dimensions: over their elements in one row.
+            let whole: Vec<f64> = QS.iter().map(|&q| quantile(&a, q)).collect();
+            near(&x.quantile(QS, ..), &[6], &whole);
+            near(
+                &x.reshape([2, 2, 5])
+                    .transpose(0, 2)
+                    .quantile_keepdim(QS, [2, 0, 1]),
+                &[6, 1, 1, 1],
+                &whole,
+            );
+            let pairs = x.reshape([2, 2, 5]);
+            near(
+                &pairs.quantile(QS[3], [0, 2]),
+                &[2],
+                &[
+                    quantile(&[&a[..5], &a[10..15]].concat(), QS[3]),
+                    quantile(&[&a[5..10], &a[15..]].concat(), QS[3]),
+                ],
+            );
         }
     });
     both(|| {

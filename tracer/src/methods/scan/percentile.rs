@@ -2,10 +2,10 @@
 
 use super::super::attempt;
 use crate::Tensor;
-use crate::args::{Dim, Quantiles};
+use crate::args::{Dims, Quantiles};
 
 impl Tensor {
-    /// Percentiles of floats along a dimension, which goes away: the [`quantile`](Tensor::quantile)s at `q` hundredths. One
+    /// Percentiles of floats over dimensions, which go away: the [`quantile`](Tensor::quantile)s at `q` hundredths. One
     /// number `q`, or several, which give a new first dimension. A `q` outside [0, 100] and a tensor of no elements are
     /// errors.
     ///
@@ -17,15 +17,15 @@ impl Tensor {
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn percentile(&self, q: impl Into<Quantiles>, dim: impl Into<Dim>) -> Tensor {
+    pub fn percentile(&self, q: impl Into<Quantiles>, dims: impl Into<Dims>) -> Tensor {
         let q = attempt!("percentile", q.into().of_a_hundred(), self);
-        self.quantile(q, dim).called("percentile", &[self])
+        self.quantile(q, dims).called("percentile", &[self])
     }
 
-    /// As [`percentile`](Tensor::percentile), the dimension staying with size 1.
+    /// As [`percentile`](Tensor::percentile), the dimensions staying with size 1.
     #[track_caller]
-    pub fn percentile_keepdim(&self, q: impl Into<Quantiles>, dim: impl Into<Dim>) -> Tensor {
+    pub fn percentile_keepdim(&self, q: impl Into<Quantiles>, dims: impl Into<Dims>) -> Tensor {
         let q = attempt!("percentile", q.into().of_a_hundred(), self);
-        self.quantile_keepdim(q, dim).called("percentile", &[self])
+        self.quantile_keepdim(q, dims).called("percentile", &[self])
     }
 }

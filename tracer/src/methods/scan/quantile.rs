@@ -2,7 +2,7 @@
 
 use super::super::{attempt, attempt_both};
 use crate::Tensor;
-use crate::args::{Dim, Quantiles};
+use crate::args::{Dim, Dims, Quantiles};
 use ferrotrace_runtime::{DType, Error, FloatEnvironment, Result};
 
 /// Between which elements of `n` sorted ones each quantile lies, and how far it is from the first to the second.
@@ -172,7 +172,7 @@ impl Tensor {
         }
     }
 
-    /// Quantiles of floats along a dimension, which goes away: the sorted elements at q·(n − 1), with linear interpolation
+    /// Quantiles of floats over dimensions, which go away: the sorted elements at q·(n − 1), with linear interpolation
     /// between neighbours; NaN where an element is. One number `q`, or several, which give a new first dimension. A `q`
     /// outside [0, 1] and a tensor of no elements are errors.
     ///
@@ -181,18 +181,19 @@ impl Tensor {
     /// let x = Tensor::from_slice(&[4.0, 1.0, 2.0, 8.0], 4, &Device::cpu());
     /// assert_eq!(x.quantile(0.5, 0).to_scalar::<f64>()?, 3.0);
     /// assert_eq!(x.quantile([0.0, 0.25, 1.0], 0).to_vec::<f64>()?, [1.0, 1.75, 8.0]);
+    /// assert_eq!(x.reshape([2, 2]).quantile(0.5, ..).to_scalar::<f64>()?, 3.0);
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn quantile(&self, q: impl Into<Quantiles>, dim: impl Into<Dim>) -> Tensor {
-        let quantiles = self.quantiles(&q.into(), dim.into(), false, true);
+    pub fn quantile(&self, q: impl Into<Quantiles>, dims: impl Into<Dims>) -> Tensor {
+        let quantiles = self.quantiles(&q.into(), &dims.into(), false, true);
         attempt!("quantile", quantiles, self).called("quantile", &[self])
     }
 
-    /// As [`quantile`](Tensor::quantile), the dimension staying with size 1.
+    /// As [`quantile`](Tensor::quantile), the dimensions staying with size 1.
     #[track_caller]
-    pub fn quantile_keepdim(&self, q: impl Into<Quantiles>, dim: impl Into<Dim>) -> Tensor {
-        let quantiles = self.quantiles(&q.into(), dim.into(), true, true);
+    pub fn quantile_keepdim(&self, q: impl Into<Quantiles>, dims: impl Into<Dims>) -> Tensor {
+        let quantiles = self.quantiles(&q.into(), &dims.into(), true, true);
         attempt!("quantile", quantiles, self).called("quantile", &[self])
     }
 
@@ -205,43 +206,75 @@ impl Tensor {
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn nanquantile(&self, q: impl Into<Quantiles>, dim: impl Into<Dim>) -> Tensor {
-        let quantiles = self.quantiles(&q.into(), dim.into(), false, false);
+    pub fn nanquantile(&self, q: impl Into<Quantiles>, dims: impl Into<Dims>) -> Tensor {
+        let quantiles = self.quantiles(&q.into(), &dims.into(), false, false);
         attempt!("nanquantile", quantiles, self).called("nanquantile", &[self])
     }
 
-    /// As [`nanquantile`](Tensor::nanquantile), the dimension staying with size 1.
+    /// As [`nanquantile`](Tensor::nanquantile), the dimensions staying with size 1.
     #[track_caller]
-    pub fn nanquantile_keepdim(&self, q: impl Into<Quantiles>, dim: impl Into<Dim>) -> Tensor {
-        let quantiles = self.quantiles(&q.into(), dim.into(), true, false);
+    pub fn nanquantile_keepdim(&self, q: impl Into<Quantiles>, dims: impl Into<Dims>) -> Tensor {
+        let quantiles = self.quantiles(&q.into(), &dims.into(), true, false);
         attempt!("nanquantile", quantiles, self).called("nanquantile", &[self])
     }
 
-    /// Quantiles along a dimension: of all elements, NaN where one is NaN, or of those that are not.
+    /// Quantiles over dimensions: of all elements, NaN where one is NaN, or of those that are not.
     #[track_caller]
-    fn quantiles(&self, q: &Quantiles, dim: Dim, keepdim: bool, of_all: bool) -> Result<Tensor> {
-        let (x, dim) = self.row_along(dim)?;
-        let dtype = x.dtype();
+    fn quantiles(&self, q: &Quantiles, dims: &Dims, keepdim: bool, of_all: bool) -> Result<Tensor> {
+        self.check()?;
+        let dtype = self.dtype();
         if !dtype.is_float() {
             let name = if of_all { "quantile" } else { "nanquantile" };
             return Err(Error::untaken(name, dtype, DType::F32));
         }
+        // A number is a row of one.
+        let joined = dims.list(self.rank().max(1))?;
         let numbers = q.numbers()?;
-        if x.numel() == 0 {
-            return Err(Error::shape(format!("no elements in {}", x.shape())));
+        if self.numel() == 0 {
+            return Err(Error::shape(format!("no elements in {}", self.shape())));
         }
-        let found = match of_all {
-            true => x.between_all(numbers, dim),
-            false => x.between_numbers(numbers, dim),
+        let kept: Vec<usize> = (0..self.rank())
+            .filter(|dim| !joined.contains(dim))
+            .collect();
+        let sizes = |dims: &[usize]| {
+            dims.iter()
+                .map(|&dim| self.shape()[dim])
+                .collect::<Vec<_>>()
         };
-        let found = found.to_dtype(dtype);
-        let keepdim = keepdim && self.rank() > 0;
-        Ok(match (q.is_one(), keepdim) {
-            (true, true) => found,
-            (true, false) => found.squeeze(dim),
-            (false, true) => found.movedim(dim, 0).unsqueeze(dim as isize + 1),
-            (false, false) => found.movedim(dim, 0),
-        })
+        let (x, along) = match (self.rank(), &joined[..]) {
+            (0, _) => (self.unsqueeze(0), 0),
+            (_, [dim]) => (self.clone(), *dim),
+            _ => {
+                let count: usize = sizes(&joined).iter().product();
+                let order: Vec<usize> = kept.iter().chain(&joined).copied().collect();
+                let rows = [sizes(&kept), vec![count]].concat();
+                (self.permute(&order[..]).reshape(rows), kept.len())
+            }
+        };
+        let found = match of_all {
+            true => x.between_all(numbers, along),
+            false => x.between_numbers(numbers, along),
+        };
+        let found = found.to_dtype(dtype).movedim(along, 0);
+        let found = match keepdim && self.rank() > 0 {
+            true => {
+                let left = (0..self.rank()).map(|dim| {
+                    if joined.contains(&dim) {
+                        1
+                    } else {
+                        self.shape()[dim]
+                    }
+                });
+                found.reshape(
+                    [numbers.len()]
+                        .into_iter()
+                        .chain(left)
+                        .collect::<Vec<usize>>(),
+                )
+            }
+            false => found,
+        };
+        Ok(if q.is_one() { found.squeeze(0) } else { found })
     }
 
     /// The quantiles of all elements, NaN where one is NaN, in the dtype of arithmetic.
