@@ -6,8 +6,9 @@ mod common;
 
 use common::{agree, epsilon, index, noise};
 use ferrotrace::DType::*;
+use ferrotrace::optim::{Adafactor, Average, Lbfgs, Rprop, Search};
 use ferrotrace::prelude::*;
-use ferrotrace::{Pool, ReduceOp, hessian, jacobian};
+use ferrotrace::{Generator, Pool, ReduceOp, hessian, jacobian};
 
 /// Numbers some of which are NaN.
 fn holes(shape: &[usize], dtype: DType, d: &Device) -> Tensor {
@@ -191,5 +192,90 @@ fn matrices_of_derivatives() {
             jacobian(f, &x),
             hessian(|x| x.square().sum(0).sqrt() + x.prod(0), &x),
         ]
+    });
+}
+
+#[test]
+fn functions_of_the_gamma_family() {
+    for (dtype, bound) in [(F64, 1e-11), (F32, 1e-5), (BF16, 1e-2)] {
+        agree(bound, |d| {
+            let x = noise(&[7, 45], F32, d);
+            let [a, b, more] = [x.abs() * 3.0 + 0.2, x.square() * 2.0 + 0.1, x.abs() + 1.5]
+                .map(|x| x.to_dtype(dtype));
+            vec![
+                more.zeta(&b),
+                b.polygamma(2),
+                a.gammainc(&b),
+                a.gammaincc(&b),
+                a.frexp().0,
+            ]
+        });
+    }
+}
+
+#[test]
+fn neighbours_and_segments() {
+    for dtype in [F32, F64, F16, BF16] {
+        agree(0.0, |d| {
+            let x = noise(&[6, 40], dtype, d);
+            vec![x.nextafter(f64::INFINITY), x.nextafter(0.0), x.frexp().1]
+        });
+    }
+    agree(1e-5, |d| {
+        let x = noise(&[3, 20, 5], F32, d);
+        let lengths = index(&[4, 0, 9, 6, 20, 0, 0, 0, 3, 3, 3, 3], d).reshape([3, 4]);
+        let of = |op| x.segment_reduce(op, &lengths, 1, 0.5);
+        vec![of(ReduceOp::Sum), of(ReduceOp::Mean), of(ReduceOp::Amax)]
+    });
+}
+
+/// The same numbers are drawn on every device.
+#[test]
+fn draws_of_counts() {
+    agree(1e-9, |d| {
+        let generator = Generator::new(11);
+        let rates = noise(&[50, 20], F64, d).square() * 30.0;
+        vec![
+            generator.poisson(&rates),
+            generator.binomial(&rates.ceil(), 0.3),
+            generator.standard_gamma(&(rates + 0.1)),
+        ]
+    });
+}
+
+#[test]
+fn optimisers_that_are_not_adam() {
+    type Model = [Tensor; 2];
+    fn loss(model: &Model, x: &Tensor) -> Tensor {
+        (x.matmul(&model[0]).tanh().matmul(&model[1]) - 0.3)
+            .square()
+            .mean(..)
+    }
+    agree(1e-4, |d| {
+        let x = noise(&[16, 6], F32, d);
+        let start: Model = [noise(&[6, 5], F32, d), noise(&[5, 1], F32, d)];
+        let gradients = |model: &Model| value_and_grad(model, |model| loss(model, &x));
+        let mut results = Vec::new();
+        let (mut model, mut average) = (start.clone(), Average::ema(&start, 0.9));
+        let mut opt = Adafactor::new(&model, 1e-2);
+        for _ in 0..5 {
+            let (_, gradients) = gradients(&model);
+            opt.step(&mut model, &gradients);
+            average.update(&model);
+        }
+        results.extend(model);
+        results.extend(average.model);
+        let mut model = start.clone();
+        let mut opt = Rprop::new(&model, 1e-2);
+        for _ in 0..5 {
+            let (_, gradients) = gradients(&model);
+            opt.step(&mut model, &gradients);
+        }
+        results.extend(model);
+        let mut model = start;
+        let mut opt = Lbfgs::new(0.5).search(Search::StrongWolfe);
+        let first = opt.step(&mut model, gradients).expect("a loss");
+        results.extend([first, loss(&model, &x)]);
+        results
     });
 }
