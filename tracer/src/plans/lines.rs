@@ -339,8 +339,8 @@ pub(super) fn decide(form: &Form, lines: &[Line], runs: u32, what: What) -> Deci
     let pays = *spent >= kernels && u64::from(runs) >= times.plan(form) / time;
     // A loop of much work does not wait.
     let pays = pays || family.is_loop && time >= kernels;
-    let is_first = family.forms <= MOST || family.in_a_row > IN_A_ROW;
-    if is_first && !family.is_loop || pays {
+    let repeats = family.in_a_row > IN_A_ROW && what != What::Steps;
+    if family.forms <= MOST && !family.is_loop || repeats || pays {
         // Further plans of the structure find its kernels.
         *spent = u64::MAX;
         return plan;
