@@ -116,8 +116,6 @@ struct Family {
     forms: u32,
     /// How often the last one was met in a row.
     in_a_row: u32,
-    /// Whether most of it was recorded by a loop that was flushed after some steps.
-    is_loop: bool,
     /// Nanoseconds that forms took operator by operator, together those that differ in sizes alone, whose kernels are the same.
     structures: FxHashMap<u64, u64>,
     /// A running mean, in sixteenths, of how many kernels a plan needed that the process had not met. The last plan counts half.
@@ -146,6 +144,9 @@ const MOST_LINES: usize = 1 << 14;
 const LONG: usize = 512;
 const MANY_STEPS: usize = 32;
 
+/// Steps from which a form is the rest of a loop that was flushed after some steps.
+const FEW_STEPS: usize = 4;
+
 /// Elements of an operation, on average, up to which a loop is one of little work.
 pub(crate) const LITTLE: usize = 1 << 15;
 
@@ -166,7 +167,8 @@ impl Met {
                 let of_loops = recorded.iter().filter(|of| self.loops.contains(of));
                 let steps = recorded.len() / member.lines;
                 let is_long = recorded.len() >= LONG && steps >= MANY_STEPS;
-                is_long && member.elements <= LITTLE || of_loops.count() > recorded.len() / 4 * 3
+                let is_rest = steps >= FEW_STEPS && of_loops.count() > recorded.len() / 4 * 3;
+                is_long && member.elements <= LITTLE || is_rest
             }
         }
     }
@@ -328,19 +330,19 @@ pub(super) fn decide(form: &Form, lines: &[Line], runs: u32, what: What) -> Deci
     if family.structures.len() >= STRUCTURES {
         family.structures.clear();
     }
-    if is_loop && !family.is_loop {
-        family.is_loop = true;
-        family.new_kernels = family.new_kernels.max(16 * LOOP_KERNELS);
-    }
     let spent = family.structures.entry(member.structure).or_default();
     let times = Times::of(form);
     let time = operator_by_operator(form, unmet).max(1);
-    let kernels = family.new_kernels.saturating_mul(times.kernel) / 16;
+    let new_kernels = match family.new_kernels {
+        0 if is_loop => 16 * LOOP_KERNELS,
+        known => known,
+    };
+    let kernels = new_kernels.saturating_mul(times.kernel) / 16;
     let pays = *spent >= kernels && u64::from(runs) >= times.plan(form) / time;
     // A loop of much work does not wait.
-    let pays = pays || family.is_loop && time >= kernels;
+    let pays = pays || is_loop && time >= kernels;
     let repeats = family.in_a_row > IN_A_ROW && what != What::Steps;
-    if family.forms <= MOST && !family.is_loop || repeats || pays {
+    if family.forms <= MOST && !is_loop || repeats || pays {
         // Further plans of the structure find its kernels.
         *spent = u64::MAX;
         return plan;
