@@ -1,22 +1,12 @@
 //! Random loops over small states that hold numbers of their steps, read some of them, drop some, and go on in another
 //! thread: compiled mode beside eager mode, in f64. `FERROTRACE_FUZZ_SEED` and `FERROTRACE_FUZZ_COUNT` choose the loops.
 
+#[path = "common/rng.rs"]
+#[allow(dead_code, missing_docs)]
+mod rng;
+
 use ferrotrace::prelude::*;
-
-/// Numbers from 0 to `n` − 1 by a linear congruence.
-struct Draws(u64);
-
-impl Draws {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
-        let high = (self.0 >> 33) as usize;
-        (high ^ high >> 15) % n
-    }
-
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
-    }
-}
+use rng::Rng;
 
 /// What one line of a step does: state `to` from states `a` and `b`, and what is held of it.
 #[derive(Clone, Copy, Debug)]
@@ -87,8 +77,8 @@ struct Program {
 
 impl Program {
     fn of(seed: u64) -> Program {
-        let mut draws = Draws(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) ^ 77);
-        let elements = draws.of(&[1, 5, 64, 700]);
+        let mut draws = Rng::new(seed);
+        let elements = draws.pick(&[1, 5, 64, 700]);
         let states = 1 + draws.below(3);
         let updates = if elements > 64 { 7 } else { UPDATES };
         let lines = (0..1 + draws.below(4)).map(|_| Line {
@@ -103,8 +93,8 @@ impl Program {
             states,
             lines: lines.collect(),
             steps: 50 + draws.below(500),
-            reads: draws.of(&[0, 0, 5, 100]),
-            drops: draws.of(&[0, 3, 30]),
+            reads: draws.pick(&[0, 0, 5, 100]),
+            drops: draws.pick(&[0, 3, 30]),
             changes_thread: draws.below(5) == 0,
             seed,
         }
@@ -162,7 +152,7 @@ struct Run {
 impl Run {
     fn steps(&mut self, program: &Program, steps: std::ops::Range<usize>) -> Result<()> {
         for step in steps {
-            let mut draws = Draws(program.seed ^ (step as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            let mut draws = Rng::new(program.seed ^ (step as u64) << 32);
             for &line in &program.lines {
                 let (x, y) = (self.states[line.a].clone(), self.states[line.b].clone());
                 let next = update(line, &x, &y, &self.matrix, step);

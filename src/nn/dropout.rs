@@ -3,50 +3,13 @@
 use super::Module;
 use crate::{Tensor, TensorStruct};
 
-/// In training, each element zeroed with probability `p` and the others scaled by 1 / (1 − p); else nothing
-/// ([Srivastava et al. 2014](https://jmlr.org/papers/v15/srivastava14a.html)). A replay of a `jit` function draws anew.
-///
-/// ```
-/// use ferrotrace::nn::{Dropout, Module};
-/// use ferrotrace::prelude::*;
-///
-/// let mut layer = Dropout::new(0.5);
-/// let x = Tensor::ones(100, DType::F32, &Device::cpu());
-/// assert!(layer.forward(&x).to_vec::<f32>()?.contains(&0.0));
-/// layer.training = false;
-/// assert_eq!(layer.forward(&x).to_vec::<f32>()?, [1.0; 100]);
-/// # Ok::<(), Error>(())
-/// ```
-#[derive(Clone, Debug, TensorStruct)]
-pub struct Dropout {
-    /// The probability of a zero; outside [0, 1] the result is an error.
-    pub p: f64,
-    /// Whether anything is dropped.
-    pub training: bool,
-}
-
-impl Dropout {
-    /// A layer in training.
-    pub fn new(p: f64) -> Dropout {
-        Dropout { p, training: true }
-    }
-}
-
-impl Module for Dropout {
-    fn forward(&self, x: &Tensor) -> Tensor {
-        match self.training {
-            true => x.dropout(self.p),
-            false => x.clone(),
-        }
-    }
-}
-
-macro_rules! of_channels {
-    ($($(#[doc = $doc:literal])* $name:ident $unbatched:literal;)*) => {$(
+/// Layers that drop something in training: what they make of a tensor then.
+macro_rules! dropped {
+    ($($(#[doc = $doc:literal])* $name:ident $make:expr;)*) => {$(
         $(#[doc = $doc])*
         #[derive(Clone, Debug, TensorStruct)]
         pub struct $name {
-            /// The probability of a zero; outside [0, 1] the result is an error.
+            /// The probability of a drop; outside [0, 1] the result is an error.
             pub p: f64,
             /// Whether anything is dropped.
             pub training: bool,
@@ -61,8 +24,9 @@ macro_rules! of_channels {
 
         impl Module for $name {
             fn forward(&self, x: &Tensor) -> Tensor {
+                let make: fn(&Tensor, f64) -> Tensor = $make;
                 match self.training {
-                    true => channels_dropped(x, self.p, $unbatched),
+                    true => make(x, self.p),
                     false => x.clone(),
                 }
             }
@@ -85,9 +49,25 @@ fn channels(x: &Tensor, unbatched: usize) -> Tensor {
     Tensor::ones(shape, x.dtype(), &x.device())
 }
 
-of_channels! {
+dropped! {
+    /// In training, each element zeroed with probability `p` and the others scaled by 1 / (1 − p); else nothing
+    /// ([Srivastava et al. 2014](https://jmlr.org/papers/v15/srivastava14a.html)). A replay of a `jit` function draws anew.
+    ///
+    /// ```
+    /// use ferrotrace::nn::{Dropout, Module};
+    /// use ferrotrace::prelude::*;
+    ///
+    /// let mut layer = Dropout::new(0.5);
+    /// let x = Tensor::ones(100, DType::F32, &Device::cpu());
+    /// assert!(layer.forward(&x).to_vec::<f32>()?.contains(&0.0));
+    /// layer.training = false;
+    /// assert_eq!(layer.forward(&x).to_vec::<f32>()?, [1.0; 100]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    Dropout |x, p| x.dropout(p);
+
     /// [`Dropout`] of whole channels of `[N, C, L]` or `[C, L]`.
-    Dropout1d 2;
+    Dropout1d |x, p| channels_dropped(x, p, 2);
 
     /// [`Dropout`] of whole channels of `[N, C, H, W]`; `[N, C, L]` is taken as PyTorch does.
     ///
@@ -100,10 +80,10 @@ of_channels! {
     /// assert!(y.chunks(4).all(|channel| channel == [0.0; 4] || channel == [2.0; 4]));
     /// # Ok::<(), Error>(())
     /// ```
-    Dropout2d 0;
+    Dropout2d |x, p| channels_dropped(x, p, 0);
 
     /// [`Dropout`] of whole channels of `[N, C, D, H, W]` or `[C, D, H, W]`.
-    Dropout3d 4;
+    Dropout3d |x, p| channels_dropped(x, p, 4);
 }
 
 /// Elements of `x` where `kept` is not 0; the others become the least value of a selu, and all are scaled and shifted so
@@ -121,36 +101,7 @@ fn towards_least(x: &Tensor, p: f64, kept: &Tensor) -> Tensor {
     y.to_dtype(x.dtype())
 }
 
-macro_rules! towards_least {
-    ($($(#[doc = $doc:literal])* $name:ident $kept:expr;)*) => {$(
-        $(#[doc = $doc])*
-        #[derive(Clone, Debug, TensorStruct)]
-        pub struct $name {
-            /// The probability of a drop; outside [0, 1] the result is an error.
-            pub p: f64,
-            /// Whether anything is dropped.
-            pub training: bool,
-        }
-
-        impl $name {
-            /// A layer in training.
-            pub fn new(p: f64) -> $name {
-                $name { p, training: true }
-            }
-        }
-
-        impl Module for $name {
-            fn forward(&self, x: &Tensor) -> Tensor {
-                match self.training {
-                    true => towards_least(x, self.p, &$kept(x, self.p)),
-                    false => x.clone(),
-                }
-            }
-        }
-    )*};
-}
-
-towards_least! {
+dropped! {
     /// In training, each element brought to the least value of a [`Selu`](super::Selu) with probability `p`, and all
     /// scaled and shifted so that mean and variance stay ([Klambauer et al. 2017](https://arxiv.org/abs/1706.02515)); else
     /// nothing.
@@ -164,7 +115,7 @@ towards_least! {
     /// assert!(y.unique().numel() == 2 && y.mean(..).item::<f32>()?.abs() < 0.2);
     /// # Ok::<(), Error>(())
     /// ```
-    AlphaDropout |x: &Tensor, p| x.ones_like().dropout(p);
+    AlphaDropout |x, p| towards_least(x, p, &x.ones_like().dropout(p));
 
     /// [`AlphaDropout`] of whole channels of `[N, C, ..]`.
     ///
@@ -177,5 +128,5 @@ towards_least! {
     /// assert!(y.chunks(4).all(|channel| channel.iter().all(|v| *v == channel[0])));
     /// # Ok::<(), Error>(())
     /// ```
-    FeatureAlphaDropout |x: &Tensor, p| channels(x, 0).dropout(p);
+    FeatureAlphaDropout |x, p| towards_least(x, p, &channels(x, 0).dropout(p));
 }

@@ -229,7 +229,7 @@ fn neighbours_and_segments() {
     });
 }
 
-/// The same numbers are drawn on every device.
+/// A generator draws the same counts and numbers on a device as on the CPU.
 #[test]
 fn draws_of_counts() {
     agree(1e-9, |d| {

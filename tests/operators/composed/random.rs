@@ -425,7 +425,7 @@ fn gradients_of_gamma_distributions() {
 
 type Draw = fn(&Generator, &Tensor) -> Tensor;
 
-/// The same bits in both modes and in a compiled function, whose calls draw anew.
+/// A generator draws the same numbers in eager mode, in compiled mode and in a compiled function; each call of that draws others.
 #[test]
 fn draws_of_distributions_are_those_of_the_seed() {
     let draws: [(&'static str, Draw); 3] = [

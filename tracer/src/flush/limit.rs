@@ -1,4 +1,4 @@
-//! The two flushes that nobody asks for: of a long trace, and of one that keeps too much memory alive.
+//! The flushes that nobody asks for: of a long trace, of a loop over little data, and of what keeps too much memory alive.
 
 use super::collect::Stores;
 use super::cut::{self, operands};
@@ -71,12 +71,16 @@ fn retained_limit() -> u64 {
     }
 }
 
+/// Whether a loop is looked for at this depth.
+#[inline]
+fn is_early(level: u32) -> bool {
+    level >= EARLY.load(Relaxed) && level.is_power_of_two()
+}
+
 /// Whether an operation just recorded at this depth may call for a flush.
 #[inline]
 pub(crate) fn reached(level: u32) -> bool {
-    level >= EARLY.load(Relaxed) && level.is_power_of_two()
-        || level >= LIMIT.load(Relaxed)
-        || retained_bytes() > GLANCE.load(Relaxed)
+    is_early(level) || level >= LIMIT.load(Relaxed) || retained_bytes() > GLANCE.load(Relaxed)
 }
 
 /// Flushes the trace of `last`, which was just recorded at `level`, if it is too long or keeps too much alive.
@@ -91,7 +95,7 @@ pub(crate) fn flush(last: &NodeArc, level: u32) {
         cut::long(last, limit);
         return;
     }
-    if level >= EARLY.load(Relaxed) && level.is_power_of_two() {
+    if is_early(level) {
         cut::small_loop(last, level);
     }
     let retained = retained_bytes();
@@ -101,7 +105,8 @@ pub(crate) fn flush(last: &NodeArc, level: u32) {
         return;
     }
     if retained > NEXT.load(Relaxed) {
-        if compute_summaries(last) {
+        // Where summaries keep nothing, looking again at each operation would find nothing again.
+        if TRIES.load(Relaxed) == 0 && compute_summaries(last) {
             return;
         }
         if kept_by(last) < retained / SHARE {

@@ -16,7 +16,7 @@ use crate::history;
 use crate::node::flight::Flight;
 use crate::node::pool::retire;
 use crate::node::{Node, NodeArc, NodeInput, Origin, State, Status};
-use crate::plans::{OwnEntry, Planned, What};
+use crate::plans::{OwnEntry, Planned, RecordedBy};
 use crate::trace;
 use collect::{Outcome, Stores, collect};
 use collected::Collected;
@@ -244,8 +244,8 @@ fn run(collected: Collected, mut leaves: Vec<(Array, bool)>, flight: Arc<Flight>
     let scalars = collected.scalar_values();
     let planned = match stores {
         Stores::AtOnce => planned::at_once(&collected, &leaves, &scalars),
-        Stores::Steps => planned::plan(&collected, &leaves, &scalars, What::Steps),
-        _ => planned::plan(&collected, &leaves, &scalars, What::Trace),
+        Stores::Steps => planned::plan(&collected, &leaves, &scalars, RecordedBy::Steps),
+        _ => planned::plan(&collected, &leaves, &scalars, RecordedBy::Trace),
     };
     let lines = match &planned {
         Ok(Planned::Plan(entry)) if entry.plan().is_some_and(Plan::fails) => collected.lines(),

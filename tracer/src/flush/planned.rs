@@ -4,7 +4,7 @@ use super::carried;
 use super::collected::Collected;
 use crate::backend::PlanInput;
 use crate::mode::{self, Mode};
-use crate::plans::{self, PlanEntry, Planned, What};
+use crate::plans::{self, PlanEntry, Planned, RecordedBy};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Result, Scalar};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) fn plan(
     collected: &Collected,
     leaves: &[(Array, bool)],
     scalars: &[Scalar],
-    what: What,
+    by: RecordedBy,
 ) -> Result<Planned> {
     let mode = mode::current();
     let arrays = || leaves.iter().map(|leaf| &leaf.0);
@@ -54,7 +54,7 @@ pub(crate) fn plan(
         let inputs = leaves.iter().map(input).collect();
         (inputs, scalars.to_vec())
     };
-    entry.planned(mode, &example, scalars, what, || collected.lines())
+    entry.planned(mode, &example, scalars, by, || collected.lines())
 }
 
 /// To run a collection by ready-made kernels, one operation after another.

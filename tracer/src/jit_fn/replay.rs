@@ -8,7 +8,7 @@ use crate::flush::{execute, flush_nodes, told_each};
 use crate::form::{Edge, Form, FormLeaf, FormNode, Kind, Line, Lines, operand_kinds};
 use crate::mode::Mode;
 use crate::node::{Draw, Facts, Node, NodeArc, NodeInput, Origin, Status};
-use crate::plans::{self, OwnEntry, Planned, What};
+use crate::plans::{self, OwnEntry, Planned, RecordedBy};
 use crate::trace::{self, Drawn, Recording};
 use ferrotrace_kernels::{ArgMeta, Array};
 use ferrotrace_runtime::{Counter, Error, Result, Scalar, count};
@@ -545,7 +545,7 @@ impl Replay {
             Some(stages) => Planned::Staged(stages, lines()),
             None => self
                 .plan
-                .planned(mode, &example, &scalars, What::Function, lines)?,
+                .planned(mode, &example, &scalars, RecordedBy::Function, lines)?,
         };
         let leaves = inputs.len();
         let (arrays, plan) = execute(planned, inputs, &scalars);

@@ -152,18 +152,18 @@ pub(crate) const LITTLE: usize = 1 << 15;
 
 impl Met {
     /// Whether a form is one of a loop over little data: some steps, what such steps record too, or all that many steps record.
-    fn is_loop(&mut self, member: &Member, what: What) -> bool {
+    fn is_loop(&mut self, member: &Member, by: RecordedBy) -> bool {
         let recorded = &member.recorded;
-        match what {
-            What::Function => false,
-            What::Steps => {
+        match by {
+            RecordedBy::Function => false,
+            RecordedBy::Steps => {
                 if self.loops.len() > MOST_LINES {
                     self.loops.clear();
                 }
                 self.loops.extend(recorded);
                 true
             }
-            What::Trace => {
+            RecordedBy::Trace => {
                 let of_loops = recorded.iter().filter(|of| self.loops.contains(of));
                 let steps = recorded.len() / member.lines;
                 let is_long = recorded.len() >= LONG && steps >= MANY_STEPS;
@@ -286,9 +286,9 @@ pub(super) fn note_plan(family: u64, new_kernels: u64) {
     }
 }
 
-/// What a form is of.
+/// What recorded a form, which says whether it is likely to run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum RecordedBy {
     /// A function or a body that is going to run again.
     Function,
     /// A trace.
@@ -298,7 +298,7 @@ pub(crate) enum What {
 }
 
 /// What a form does that has no plan and ran so often operator by operator.
-pub(super) fn decide(form: &Form, lines: &[Line], runs: u32, what: What) -> Decision {
+pub(super) fn decide(form: &Form, lines: &[Line], runs: u32, by: RecordedBy) -> Decision {
     // Attention has a kernel on a device in plans alone; by its definition the scores lie in memory.
     let by_definition = |node: &FormNode| {
         let composite = node.kind.op().as_composite();
@@ -315,7 +315,7 @@ pub(super) fn decide(form: &Form, lines: &[Line], runs: u32, what: What) -> Deci
     let kinds = kinds.filter(|kind| !kind.op().is_view());
     let kinds: FxHashSet<u64> = kinds.map(|kind| kind.hash).collect();
     let mut met = MET.lock();
-    let is_loop = met.is_loop(&member, what);
+    let is_loop = met.is_loop(&member, by);
     let family = met
         .families
         .get_or_insert_mut(member.family, Family::default);
@@ -341,7 +341,7 @@ pub(super) fn decide(form: &Form, lines: &[Line], runs: u32, what: What) -> Deci
     let pays = *spent >= kernels && u64::from(runs) >= times.plan(form) / time;
     // A loop of much work does not wait.
     let pays = pays || is_loop && time >= kernels;
-    let repeats = family.in_a_row > IN_A_ROW && what != What::Steps;
+    let repeats = family.in_a_row > IN_A_ROW && by != RecordedBy::Steps;
     if family.forms <= MOST && !is_loop || repeats || pays {
         // Further plans of the structure find its kernels.
         *spent = u64::MAX;

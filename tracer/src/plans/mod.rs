@@ -17,7 +17,7 @@ use crate::tuning::{self, Example};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Config, Counter, Result, Scalar, Striped, count, stats_scope};
 use lines::Decision;
-pub(crate) use lines::{LITTLE, What};
+pub(crate) use lines::{LITTLE, RecordedBy};
 use lru::LruCache;
 use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::Mutex;
@@ -209,9 +209,9 @@ impl PlanEntry {
     }
 
     /// Whether it, which has no plan, runs without one once more, or gets one: see [`lines`].
-    fn decide(&self, lines: &[Line], what: What) -> Decision {
+    fn decide(&self, lines: &[Line], by: RecordedBy) -> Decision {
         let runs = self.runs.load(Ordering::Relaxed);
-        let decision = lines::decide(&self.form, lines, runs, what);
+        let decision = lines::decide(&self.form, lines, runs, by);
         if matches!(decision, Decision::Wait) {
             self.runs.fetch_add(1, Ordering::Relaxed);
         }
@@ -231,7 +231,7 @@ impl OwnEntry {
         mode: Mode,
         example: Example<'_>,
         scalars: &[Scalar],
-        what: What,
+        by: RecordedBy,
         lines: impl FnOnce() -> Lines,
     ) -> Result<Planned> {
         if self.plan().is_some() {
@@ -241,7 +241,7 @@ impl OwnEntry {
         let lines = lines();
         let graph = || self.form.graph(scalars, &lines);
         if mode != Mode::Tiered {
-            let decision = (!Config::get().strict).then(|| self.decide(&lines, what));
+            let decision = (!Config::get().strict).then(|| self.decide(&lines, by));
             let family = match decision {
                 Some(Decision::Wait) => return graph().map(Planned::AtOnce),
                 Some(Decision::Plan(family)) => Some(family),

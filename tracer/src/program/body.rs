@@ -6,7 +6,7 @@ use crate::flush::execute;
 use crate::form::{Edge, Form, FormLeaf, Line, Lines, Mix, told};
 use crate::mode::{self, Mode};
 use crate::node::{Draw as Drawn, NodeInput};
-use crate::plans::{self, OwnEntry, Planned, What};
+use crate::plans::{self, OwnEntry, Planned, RecordedBy};
 use crate::record::record;
 use crate::{Input, Tensor};
 use ferrotrace_kernels::Array;
@@ -200,7 +200,7 @@ impl Body {
                 };
                 let planned = match entry.stages(mode) {
                     Some(stages) => Planned::Staged(stages, lines()),
-                    None => entry.planned(mode, &example, scalars, What::Function, lines)?,
+                    None => entry.planned(mode, &example, scalars, RecordedBy::Function, lines)?,
                 };
                 let computed = execute(planned, inputs, scalars).0;
                 computed.and_then(|arrays| arrays.into_iter().collect())
