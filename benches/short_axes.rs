@@ -23,6 +23,15 @@ fn pairs(x: &Tensor) -> Tensor {
     x.unsqueeze(0) - x.unsqueeze(1)
 }
 
+/// A step of the inverse Haar transform: an image of twice the size from one of `n` x `n` pixels and its details.
+fn twice(low: &Tensor, details: &Tensor, n: usize) -> Tensor {
+    let [across, down, both] = [0, 1, 2].map(|i| details.select(0, i));
+    let beside =
+        |a: &Tensor, b: &Tensor| Tensor::stack(&[&(a + b), &(a - b)], 2).reshape([n, 2 * n]);
+    let (left, right) = (beside(low, &across), beside(&down, &both));
+    Tensor::stack(&[&(&left + &right), &(&left - &right)], 1).reshape([2 * n, 2 * n])
+}
+
 const CASES: &[Case] = &[
     ("scale_rows_3", &[&[100_000, 3], &[100_000]], |v| {
         &v[0] * v[1].exp().unsqueeze(1)
@@ -94,6 +103,9 @@ const CASES: &[Case] = &[
     }),
     ("swap_8", &[&[64, 8, 64, 8]], |v| {
         v[0].permute([0, 2, 1, 3]).contiguous()
+    }),
+    ("haar_2", &[&[64, 64], &[3, 64, 64], &[3, 128, 128]], |v| {
+        twice(&twice(&v[0], &v[1], 64), &v[2], 128)
     }),
 ];
 

@@ -57,6 +57,14 @@ def exchange(x):
     return torch.stack([torch.minimum(a, b), torch.maximum(a, b)], 2)
 
 
+def twice(low, details):
+    across, down, both = details
+    n = low.shape[0]
+    left = torch.stack([low + across, low - across], 2).reshape(n, 2 * n)
+    right = torch.stack([down + both, down - both], 2).reshape(n, 2 * n)
+    return torch.stack([left + right, left - right], 1).reshape(2 * n, 2 * n)
+
+
 CASES = {
     "scale_rows_3": ([(100_000, 3), (100_000,)], lambda x, s: x * s.exp().unsqueeze(1)),
     "bias_3": ([(100_000, 3), (3,)], lambda x, b: x + b),
@@ -80,6 +88,7 @@ CASES = {
     "softmax_12_of_8": ([(500, 12, 8)], lambda x: x.softmax(1)),
     "blocks_8": ([(512, 512), (8, 8)], blocks),
     "exchange_4": ([(64, 32, 2, 4)], exchange),
+    "haar_2": ([(64, 64), (3, 64, 64), (3, 128, 128)], lambda x, a, b: twice(twice(x, a), b)),
     "swap_8": ([(64, 8, 64, 8)], lambda x: x.permute(0, 2, 1, 3).contiguous()),
 }
 

@@ -113,7 +113,7 @@ fn short_axes(node: &FusedNode, lanes: usize, most: usize) -> Option<Short> {
             next: rows + red.len() - 1,
         },
         (false, [.., _], [_]) => behind(rows, 0),
-        (false, _, red @ [.., _, _]) => behind(rows + red.len() - 1, rows),
+        (false, _, red @ [.., _, _]) => behind(rows + red.len() - 1, 0),
         _ => return None,
     };
     let turns: usize = short.axes.iter().map(|&axis| extents[axis]).product();
@@ -251,6 +251,43 @@ mod tests {
         );
         assert_eq!(node.red, [8]);
         assert_eq!(unroll_short(node, &wide()).extents(), [100, 8, 8]);
+    }
+
+    // Two levels of an inverse Haar transform: the last loops of the second stand behind those of the first.
+    #[test]
+    fn sums_and_differences_that_are_interleaved_twice_have_no_short_loops() {
+        let (mut text, mut next) = (String::new(), 0);
+        let mut node = |operation: String| {
+            text += &format!("%{next}: f32{operation}\n");
+            next += 1;
+            format!("%{}", next - 1)
+        };
+        let mut input =
+            |n: usize, size: usize| node(format!("[{size}, {size}] = input {n} [{size}, 1]"));
+        let inputs = [64, 64, 64, 64, 128, 128, 128];
+        let inputs: Vec<String> = (0..).zip(inputs).map(|(n, size)| input(n, size)).collect();
+        // Sums and differences of rows by columns, side by side along a dimension.
+        let mut beside = |a: &str, b: &str, [rows, columns]: [usize; 2], dim: usize| {
+            let (one, two, made) = match dim {
+                1 => ([rows, 1, columns], [rows, 2, columns], [2 * rows, columns]),
+                _ => ([rows, columns, 1], [rows, columns, 2], [rows, 2 * columns]),
+            };
+            let [sum, difference] = ["add", "sub"].map(|op| {
+                let value = node(format!("[{rows}, {columns}] = {op}({a}, {b})"));
+                node(format!("{one:?} = unsqueeze({value}) {{dim: {dim}}}"))
+            });
+            let both = node(format!("{two:?} = cat({sum}, {difference}) {{dim: {dim}}}"));
+            node(format!("{made:?} = reshape({both}) {{to: {made:?}}}"))
+        };
+        let mut low = inputs[0].clone();
+        for (size, [a, b, c]) in [(64, [1, 2, 3]), (128, [4, 5, 6])] {
+            let left = beside(&low, &inputs[a], [size, size], 2);
+            let right = beside(&inputs[b], &inputs[c], [size, size], 2);
+            low = beside(&left, &right, [size, 2 * size], 1);
+        }
+        let kernel = only_kernel(&format!("{text}return {low}"));
+        assert_eq!((kernel.iter.len(), kernel.red.len()), (4, 2));
+        assert_eq!(unroll_short(kernel, &wide()).extents(), [64, 2, 64]);
     }
 
     // A load within conditions is written for all lanes and for some.
