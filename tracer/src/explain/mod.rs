@@ -16,8 +16,8 @@ use ferrotrace_kernels::Array;
 /// long as it is kept, and for results of a `jit` function what of the function was computed once. Empty for data that no plan computed.
 ///
 /// Of a struct of tensors: `explain(&model.tensors())`.
-pub fn explain<T: TensorLike>(tensors: &[T]) -> Explanation {
-    let tensors = borrowed(tensors);
+pub fn explain<T: TensorLike>(tensors: impl AsRef<[T]>) -> Explanation {
+    let tensors = borrowed(tensors.as_ref());
     let pending: Vec<NodeArc> = tensors
         .iter()
         .filter(|tensor| tensor.is_pending())

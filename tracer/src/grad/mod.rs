@@ -64,15 +64,15 @@ use std::sync::Arc;
 /// # use ferrotrace_tracer::prelude::*;
 /// let x = Tensor::from_slice(&[1.0, 2.0], 2, &Device::cpu()).requires_grad();
 /// let loss = (&x * &x * &x).sum(..);
-/// let first = grad(&loss, &[&x]).remove(0);
-/// let second = grad(&first.sum(..), &[&x]).remove(0);
+/// let first = grad(&loss, [&x]).remove(0);
+/// let second = grad(&first.sum(..), [&x]).remove(0);
 /// assert_eq!(first.to_vec::<f64>()?, [3.0, 12.0]);
 /// assert_eq!(second.to_vec::<f64>()?, [6.0, 12.0]);
 /// # Ok::<(), Error>(())
 /// ```
 #[track_caller]
-pub fn grad<T: TensorLike>(loss: &Tensor, tensors: &[T]) -> Vec<Tensor> {
-    let tensors = borrowed(tensors);
+pub fn grad<T: TensorLike>(loss: &Tensor, tensors: impl AsRef<[T]>) -> Vec<Tensor> {
+    let tensors = borrowed(tensors.as_ref());
     let location = Location::caller();
     let seed = check(loss).map(|()| like(loss, 1.0, location));
     match seed.and_then(|seed| sweep::gradients(vec![(loss.clone(), seed)], &tensors, location)) {
