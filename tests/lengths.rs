@@ -220,11 +220,13 @@ fn an_error_names_its_line_without_a_plan() {
         let at = Tensor::from_slice(&[0, len as i64], 2, &device);
         let line = line!() + 1;
         let y = with_mode(Mode::Compiled, || (&x * 2.0).index_select(0, &at).sum(..));
-        let error = y
-            .to_scalar::<f64>()
-            .expect_err("an index is out of range")
-            .to_string();
-        assert!(error.contains("index_select"), "{error}");
-        assert!(error.contains(&format!("lengths.rs:{line}")), "{error}");
+        // The same form, recorded on another line.
+        let again = with_mode(Mode::Compiled, || (&x * 2.0).index_select(0, &at).sum(..));
+        for (y, line) in [(y, line), (again, line + 2)] {
+            let error = y.to_scalar::<f64>().expect_err("an index is out of range");
+            let error = error.to_string();
+            assert!(error.contains("index_select"), "{error}");
+            assert!(error.contains(&format!("lengths.rs:{line}")), "{error}");
+        }
     }
 }

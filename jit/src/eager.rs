@@ -1,8 +1,8 @@
-//! Eager mode: a graph run operator by operator, also while its plan is compiled.
+//! Eager mode: operations run one by one, also while their plan is compiled.
 
 use crate::graph::Graph;
 use crate::native::run_operator;
-use crate::ready_made::run_nodes;
+use crate::operations::{Operations, run_one_by_one};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{FloatEnvironment, Result, Scalar};
 
@@ -11,26 +11,18 @@ use ferrotrace_runtime::{FloatEnvironment, Result, Scalar};
 /// # Errors
 /// The first operator's error, with its place in the user's program.
 pub fn run_eagerly(graph: &Graph, inputs: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
-    run_releasing(graph, inputs.to_vec(), scalars)
-}
-
-/// Runs every node of the graph by itself, as [`run_eagerly`] does, and releases each input after its last use, as in eager mode
-/// where nobody else holds it.
-///
-/// # Errors
-/// The first operator's error, with its place in the user's program.
-pub fn run_releasing(graph: &Graph, inputs: Vec<Array>, scalars: &[Scalar]) -> Result<Vec<Array>> {
-    let inputs = inputs.into_iter().map(Ok).collect();
+    let inputs = inputs.iter().cloned().map(Ok).collect();
     run_each(graph, inputs, scalars).into_iter().collect()
 }
 
-/// As [`run_releasing`], of inputs some of which carry errors instead of data: an output carries the error of the first
-/// operand or operator that has one.
+/// Runs every operation by itself, on the device of all, and releases each input after its last use, as in eager mode where
+/// nobody else holds it. An output carries the error of the first operand or operation that has one.
 pub fn run_each(
-    graph: &Graph,
+    operations: &impl Operations,
     inputs: Vec<Result<Array>>,
     scalars: &[Scalar],
 ) -> Vec<Result<Array>> {
     let _environment = FloatEnvironment::standard();
-    run_nodes(graph, inputs, scalars, &graph.device(), run_operator)
+    let device = operations.device();
+    run_one_by_one(operations, inputs, scalars, &device, run_operator)
 }

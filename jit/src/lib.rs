@@ -51,7 +51,8 @@ mod draft;
 // What was decided, for those who ask.
 mod explain;
 
-// A graph operator by operator, where there is no kernel.
+// Operations one by one, where there is no kernel or no plan.
+mod operations;
 mod ready_made;
 
 // Compiled drafts, and runs of them.
@@ -67,9 +68,10 @@ pub mod interp;
 pub mod tune;
 
 pub use draft::{Draft, Launches, Step, kernels_for};
-pub use eager::{run_each, run_eagerly, run_releasing};
+pub use eager::{run_each, run_eagerly};
 pub use estimate::{Bound, Machine, Nanoseconds, WEIGHTS, Weights, Work};
 pub use explain::{CombinedInfo, Explanation, Folded, FusedInfo, GraphDecision, Hint};
 pub use graph::{Graph, InputSpec, Node, NodeOp, Precision};
 pub use native::run_operator;
+pub use operations::{Operations, Read, Recorded};
 pub use plan::{Plan, PlanInput, is_noting, noting};

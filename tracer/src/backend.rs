@@ -10,6 +10,6 @@ pub use ferrotrace_jit::{
     Bound, Explanation, Folded, GraphDecision, Hint, Machine, Nanoseconds, Precision, Work,
 };
 pub(crate) use ferrotrace_jit::{
-    Draft, Launches, Plan, PlanInput, run_each, run_operator, run_releasing,
+    Draft, Launches, Operations, Plan, PlanInput, Read, Recorded, run_each, run_operator,
 };
 pub use ferrotrace_jit::{Graph, kernels_for, noting};

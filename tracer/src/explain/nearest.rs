@@ -9,7 +9,7 @@ pub(crate) fn describe(form: &Form, hash: u64) -> String {
     let others = plans::forms();
     let differences = others
         .iter()
-        .filter(|entry| entry.form != *form)
+        .filter(|entry| *entry.form != *form)
         .map(|entry| differences(form, &entry.form));
     match differences.min_by_key(|(weight, _)| *weight) {
         None => format!("{hash:016x}, no other plan is known"),

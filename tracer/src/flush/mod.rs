@@ -10,7 +10,7 @@ mod store_rule;
 
 use crate::Tensor;
 use crate::args::{TensorLike, borrowed};
-use crate::backend::{Plan, PlanInput, run_each};
+use crate::backend::{Plan, PlanInput};
 use crate::form::{Line, Lines, told};
 use crate::history;
 use crate::node::flight::Flight;
@@ -243,7 +243,7 @@ fn run(collected: Collected, mut leaves: Vec<(Array, bool)>, flight: Arc<Flight>
     detach(&collected, &mut leaves);
     let scalars = collected.scalar_values();
     let planned = match stores {
-        Stores::AtOnce => planned::at_once(&collected, &leaves, &scalars),
+        Stores::AtOnce => Ok(planned::one_by_one(&collected, &leaves)),
         Stores::Steps => planned::plan(&collected, &leaves, &scalars, RecordedBy::Steps),
         _ => planned::plan(&collected, &leaves, &scalars, RecordedBy::Trace),
     };
@@ -296,9 +296,9 @@ pub(crate) fn execute(
             (result, Arc::downgrade(&entry))
         }
         Planned::Eagerly(unplanned) => (Ok(unplanned.run(inputs, scalars)), Weak::new()),
-        Planned::AtOnce(graph) => {
+        Planned::OneByOne(form, lines) => {
             let arrays = inputs.into_iter().map(|input| Ok(input.array)).collect();
-            (Ok(run_each(&graph, arrays, scalars)), Weak::new())
+            (Ok(form.run_each(arrays, scalars, &lines)), Weak::new())
         }
         Planned::Staged(stages, lines) => (Ok(stages.run(inputs, scalars, &lines)), Weak::new()),
     }

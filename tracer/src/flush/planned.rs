@@ -26,7 +26,7 @@ pub(crate) fn plan(
     let mode = mode::current();
     let arrays = || leaves.iter().map(|leaf| &leaf.0);
     if collected.only_assigns() {
-        return at_once(collected, leaves, scalars);
+        return Ok(one_by_one(collected, leaves));
     }
     let staged = |stages| Ok(Planned::Staged(stages, collected.lines()));
     let known = plans::find(collected.hash, |form| collected.has_form(form, arrays()));
@@ -58,12 +58,7 @@ pub(crate) fn plan(
 }
 
 /// To run a collection by ready-made kernels, one operation after another.
-pub(crate) fn at_once(
-    collected: &Collected,
-    leaves: &[(Array, bool)],
-    scalars: &[Scalar],
-) -> Result<Planned> {
-    let arrays = leaves.iter().map(|leaf| &leaf.0);
-    let graph = collected.form(arrays).graph(scalars, &collected.lines());
-    graph.map(Planned::AtOnce)
+pub(crate) fn one_by_one(collected: &Collected, leaves: &[(Array, bool)]) -> Planned {
+    let form = collected.form(leaves.iter().map(|leaf| &leaf.0));
+    Planned::OneByOne(Arc::new(form), collected.lines())
 }

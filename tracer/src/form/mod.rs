@@ -3,6 +3,7 @@
 mod hash;
 mod kind;
 mod line;
+mod one_by_one;
 
 pub(crate) use hash::{Mix, operand_kinds};
 pub(crate) use kind::Kind;

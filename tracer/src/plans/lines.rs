@@ -17,6 +17,7 @@ use once_cell::sync::Lazy;
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 /// How often a form is met in a row until its plan is made. A step of a loop may meet it for each of a few tensors.
 const IN_A_ROW: u32 = 8;
@@ -110,8 +111,8 @@ impl Times {
 struct Family {
     /// The last one.
     last: u64,
-    /// The operations of the last one, by their kinds: with sizes.
-    kinds: FxHashSet<u64>,
+    /// The kinds of operations of the last one.
+    kinds: Arc<FxHashSet<u64>>,
     /// Forms that differed from the one before.
     forms: u32,
     /// How often the last one was met in a row.
@@ -141,11 +142,11 @@ static MET: Lazy<Mutex<Met>> = Lazy::new(|| {
 const MOST_LINES: usize = 1 << 14;
 
 /// Operations from which a form whose lines each record so many steps is a loop.
-const LONG: usize = 512;
-const MANY_STEPS: usize = 32;
+const LONG: u32 = 512;
+const MANY_STEPS: u32 = 32;
 
 /// Steps from which a form is the rest of a loop that was flushed after some steps.
-const FEW_STEPS: usize = 4;
+const FEW_STEPS: u32 = 4;
 
 /// Elements of an operation, on average, up to which a loop is one of little work.
 pub(crate) const LITTLE: usize = 1 << 15;
@@ -154,20 +155,22 @@ impl Met {
     /// Whether a form is one of a loop over little data: some steps, what such steps record too, or all that many steps record.
     fn is_loop(&mut self, member: &Member, by: RecordedBy) -> bool {
         let recorded = &member.recorded;
+        let operations = member.operations as u32;
         match by {
             RecordedBy::Function => false,
             RecordedBy::Steps => {
                 if self.loops.len() > MOST_LINES {
                     self.loops.clear();
                 }
-                self.loops.extend(recorded);
+                self.loops.extend(recorded.iter().map(|&(of, _)| of));
                 true
             }
             RecordedBy::Trace => {
-                let of_loops = recorded.iter().filter(|of| self.loops.contains(of));
-                let steps = recorded.len() / member.lines;
-                let is_long = recorded.len() >= LONG && steps >= MANY_STEPS;
-                let is_rest = steps >= FEW_STEPS && of_loops.count() > recorded.len() / 4 * 3;
+                let of_loops = recorded.iter().filter(|(of, _)| self.loops.contains(of));
+                let of_loops: u32 = of_loops.map(|&(_, times)| times).sum();
+                let steps = operations / (recorded.len() as u32).max(1);
+                let is_long = operations >= LONG && steps >= MANY_STEPS;
+                let is_rest = steps >= FEW_STEPS && of_loops > operations / 4 * 3;
                 is_long && member.elements <= LITTLE || is_rest
             }
         }
@@ -198,23 +201,32 @@ fn without_sizes(node: &FormNode) -> Mix {
     mix
 }
 
-/// What a form is among others.
-struct Member {
+/// What a form is among others, which takes long to find.
+#[derive(Debug)]
+pub(super) struct Member {
     /// The lines that record it, each with what it records there: the family.
     family: u64,
     /// The form without its sizes: its structure.
     structure: u64,
     /// The whole form.
     whole: u64,
-    /// The hash of each operation's line with what it records, and how many differ.
-    recorded: Vec<u64>,
-    lines: usize,
+    /// The hash of each line with what it records, and how often it does.
+    recorded: Vec<(u64, u32)>,
+    operations: usize,
     /// The elements of an operation's result, on average.
     elements: usize,
+    /// Whether an operation runs in a plan alone.
+    needs_plan: bool,
+    /// The kinds of its operations, where those of sizes that were not met take longer.
+    kinds: Arc<FxHashSet<u64>>,
+    /// Nanoseconds that it takes operator by operator, without what takes as long in a plan.
+    one_by_one: u64,
+    /// Nanoseconds that its plan takes to make.
+    plan: u64,
 }
 
 impl Member {
-    fn of(form: &Form, told: &[Line]) -> Member {
+    pub fn of(form: &Form, told: &[Line]) -> Member {
         let mut structure = Mix::default();
         let mut recorded: Vec<u64> = Vec::with_capacity(form.nodes.len());
         let sizes = form.nodes.iter().map(|node| node.kind.shape.numel());
@@ -233,27 +245,40 @@ impl Member {
         }
         form.outputs.iter().for_each(|&n| structure.word(n as u64));
         // Forms of one family record each line any number of times, in any order.
-        let mut lines = recorded.clone();
-        lines.sort_unstable();
-        lines.dedup();
-        let count = lines.len().max(1);
+        recorded.sort_unstable();
+        let lines = recorded.chunk_by(PartialEq::eq);
+        let recorded: Vec<(u64, u32)> = lines.map(|of| (of[0], of.len() as u32)).collect();
         let mut family = Mix::default();
-        lines.into_iter().for_each(|of| family.word(of));
+        recorded.iter().for_each(|&(of, _)| family.word(of));
         form.device.hash(&mut family);
+        let times = Times::of(form);
+        let kinds = form.nodes.iter().map(|node| &node.kind);
+        let kinds = kinds.filter(|kind| times.unmet > 0 && !kind.op().is_view());
         Member {
             family: family.finish(),
             structure: structure.finish(),
             whole: form.hash(),
             recorded,
-            lines: count,
+            operations: form.nodes.len(),
             elements: elements / form.nodes.len().max(1),
+            needs_plan: form.nodes.iter().any(|node| needs_plan(form, node)),
+            kinds: Arc::new(kinds.map(|kind| kind.hash).collect()),
+            one_by_one: one_by_one(form),
+            plan: times.plan(form),
         }
     }
 }
 
-/// Nanoseconds that a form takes operator by operator, without what takes as long in a plan; `unmet` operations have sizes
-/// that the form before had not.
-fn operator_by_operator(form: &Form, unmet: u64) -> u64 {
+/// Whether an operation runs in a plan alone: a program, and on a device attention, whose definition would put the scores into
+/// memory.
+fn needs_plan(form: &Form, node: &FormNode) -> bool {
+    let op = node.kind.op();
+    let has_kernel = op.as_composite().is_some_and(|op| op.entry().has_kernel());
+    op.as_program().is_some() || has_kernel && !form.device.is_cpu()
+}
+
+/// Nanoseconds that a form takes operator by operator, without what takes as long in a plan.
+fn one_by_one(form: &Form) -> u64 {
     let times = Times::of(form);
     let time = |(node, edges): (&FormNode, &[Edge])| {
         let operands = edges.iter().filter_map(|&edge| operand(form, edge));
@@ -261,8 +286,7 @@ fn operator_by_operator(form: &Form, unmet: u64) -> u64 {
         let values = all.map(|(shape, dtype)| (shape.numel(), dtype));
         times.operation(node.kind.op(), values)
     };
-    let all = form.operands().map(time).fold(0, u64::saturating_add);
-    all.saturating_add(times.unmet * unmet)
+    form.operands().map(time).fold(0, u64::saturating_add)
 }
 
 /// New kernels that a plan of a loop's steps is taken to need before there is one.
@@ -298,31 +322,20 @@ pub(crate) enum RecordedBy {
 }
 
 /// What a form does that has no plan and ran so often operator by operator.
-pub(super) fn decide(form: &Form, lines: &[Line], runs: u32, by: RecordedBy) -> Decision {
-    // Attention has a kernel on a device in plans alone; by its definition the scores lie in memory.
-    let by_definition = |node: &FormNode| {
-        let composite = node.kind.op().as_composite();
-        !form.device.is_cpu() && composite.is_some_and(|op| op.entry().has_kernel())
-    };
-    let is_program = |node: &FormNode| node.kind.op().as_program().is_some();
-    let needs_plan = |node: &FormNode| is_program(node) || by_definition(node);
-    let member = Member::of(form, lines);
+pub(super) fn decide(form: &Form, member: &Member, runs: u32, by: RecordedBy) -> Decision {
     let plan = Decision::Plan(member.family);
-    if form.nodes.iter().any(needs_plan) {
+    if member.needs_plan {
         return plan;
     }
-    let kinds = form.nodes.iter().map(|node| &node.kind);
-    let kinds = kinds.filter(|kind| !kind.op().is_view());
-    let kinds: FxHashSet<u64> = kinds.map(|kind| kind.hash).collect();
     let mut met = MET.lock();
-    let is_loop = met.is_loop(&member, by);
+    let is_loop = met.is_loop(member, by);
     let family = met
         .families
         .get_or_insert_mut(member.family, Family::default);
-    let unmet = kinds.difference(&family.kinds).count() as u64;
+    let unmet = member.kinds.difference(&family.kinds).count() as u64;
     if family.forms == 0 || family.last != member.whole {
         family.last = member.whole;
-        family.kinds = kinds;
+        family.kinds = member.kinds.clone();
         family.forms = family.forms.saturating_add(1);
         family.in_a_row = 0;
     }
@@ -332,13 +345,13 @@ pub(super) fn decide(form: &Form, lines: &[Line], runs: u32, by: RecordedBy) -> 
     }
     let spent = family.structures.entry(member.structure).or_default();
     let times = Times::of(form);
-    let time = operator_by_operator(form, unmet).max(1);
+    let time = member.one_by_one.saturating_add(times.unmet * unmet).max(1);
     let new_kernels = match family.new_kernels {
         0 if is_loop => 16 * LOOP_KERNELS,
         known => known,
     };
     let kernels = new_kernels.saturating_mul(times.kernel) / 16;
-    let pays = *spent >= kernels && u64::from(runs) >= times.plan(form) / time;
+    let pays = *spent >= kernels && u64::from(runs) >= member.plan / time;
     // A loop of much work does not wait.
     let pays = pays || is_loop && time >= kernels;
     let repeats = family.in_a_row > IN_A_ROW && by != RecordedBy::Steps;

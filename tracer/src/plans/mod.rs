@@ -42,10 +42,12 @@ const FAMILIES: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
 /// A form, and its plan once it is compiled.
 #[derive(Debug)]
 pub(crate) struct PlanEntry {
-    pub form: Form,
+    pub form: Arc<Form>,
     plan: OnceCell<Arc<Plan>>,
     /// Runs without a plan.
     runs: AtomicU32,
+    /// What it is among other forms, once it was to have a plan.
+    member: OnceCell<Box<lines::Member>>,
 }
 
 /// An entry as the threads of one stripe hold it: counting them touches no line that others count on.
@@ -157,8 +159,8 @@ pub(crate) enum Planned {
     Plan(Arc<OwnEntry>),
     /// On ready-made kernels, while it compiles in the background.
     Eagerly(Unplanned),
-    /// On ready-made kernels, which have nothing to gain from a plan.
-    AtOnce(Graph),
+    /// Operator by operator, which has nothing to gain from a plan; with how each node was recorded.
+    OneByOne(Arc<Form>, Lines),
     /// In stages, each by a plan of its own or by ready-made kernels; with how each node was recorded.
     Staged(Stages, Lines),
 }
@@ -184,7 +186,7 @@ impl Unplanned {
         if !soon {
             compile();
         }
-        let results = run_each(&self.graph, arrays, scalars);
+        let results = run_each(&*self.graph, arrays, scalars);
         if soon {
             compile();
         }
@@ -211,7 +213,9 @@ impl PlanEntry {
     /// Whether it, which has no plan, runs without one once more, or gets one: see [`lines`].
     fn decide(&self, lines: &[Line], by: RecordedBy) -> Decision {
         let runs = self.runs.load(Ordering::Relaxed);
-        let decision = lines::decide(&self.form, lines, runs, by);
+        let member = || Box::new(lines::Member::of(&self.form, lines));
+        let member = self.member.get_or_init(member);
+        let decision = lines::decide(&self.form, member, runs, by);
         if matches!(decision, Decision::Wait) {
             self.runs.fetch_add(1, Ordering::Relaxed);
         }
@@ -243,7 +247,9 @@ impl OwnEntry {
         if mode != Mode::Tiered {
             let decision = (!Config::get().strict).then(|| self.decide(&lines, by));
             let family = match decision {
-                Some(Decision::Wait) => return graph().map(Planned::AtOnce),
+                Some(Decision::Wait) => {
+                    return Ok(Planned::OneByOne(self.form.clone(), lines));
+                }
                 Some(Decision::Plan(family)) => Some(family),
                 None => None,
             };
@@ -297,9 +303,10 @@ pub(crate) fn insert(hash: u64, form: Form) -> Arc<OwnEntry> {
 
 fn insert_shared(hash: u64, form: Form) -> Arc<PlanEntry> {
     let made = Arc::new(PlanEntry {
-        form,
+        form: Arc::new(form),
         plan: OnceCell::new(),
         runs: AtomicU32::new(0),
+        member: OnceCell::new(),
     });
     let mut plans = PLANS.lock();
     let mut there = plans.entries.get(&hash).into_iter().flatten();

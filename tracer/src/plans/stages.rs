@@ -1,6 +1,6 @@
 //! Running a form in stages: plans, and between them slices that ready-made kernels take and write.
 
-use crate::backend::{PlanInput, run_each};
+use crate::backend::PlanInput;
 use crate::form::{Edge, Form, FormLeaf, FormNode, Line, told};
 use crate::plans;
 use ferrotrace_kernels::Array;
@@ -242,7 +242,7 @@ impl Part {
         let graph = || form.graph(&self.scalars, &self.lines);
         if stage.is_multiple_of(2) || inputs.iter().any(Result::is_err) {
             let arrays = inputs.into_iter().map(|x| x.map(|input| input.array));
-            return Ok(run_each(&graph()?, arrays.collect(), &self.scalars));
+            return Ok(form.run_each(arrays.collect(), &self.scalars, &self.lines));
         }
         let entry = plans::entry(form.hash(), |other| other == form, || form.clone());
         let plan = entry.make_plan(None, graph)?;

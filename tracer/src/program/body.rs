@@ -1,7 +1,7 @@
 //! A body: what a closure recorded, as a form that runs on any data of its operands.
 
 use super::{Draw, Flow};
-use crate::backend::{Graph, PlanInput, run_releasing};
+use crate::backend::PlanInput;
 use crate::flush::execute;
 use crate::form::{Edge, Form, FormLeaf, Line, Lines, Mix, told};
 use crate::mode::{self, Mode};
@@ -56,7 +56,6 @@ pub(crate) struct Body {
 struct Known {
     form: Form,
     plan: OnceCell<Arc<OwnEntry>>,
-    graph: OnceCell<Graph>,
 }
 
 impl PartialEq for Body {
@@ -182,10 +181,9 @@ impl Body {
         let (leaves, mode) = (inputs.len(), mode::current());
         let found = match mode {
             Mode::Eager => {
-                let graph = || known.form.graph(scalars, &self.lines);
-                let graph = known.graph.get_or_try_init(graph)?;
-                let arrays = inputs.into_iter().map(|input| input.array).collect();
-                run_releasing(graph, arrays, scalars)
+                let arrays = inputs.into_iter().map(|input| Ok(input.array)).collect();
+                let values = known.form.run_each(arrays, scalars, &self.lines);
+                values.into_iter().collect()
             }
             Mode::Compiled | Mode::Tiered => {
                 let form = &known.form;
@@ -232,7 +230,6 @@ impl Body {
         let known = Arc::new(Known {
             form,
             plan: OnceCell::new(),
-            graph: OnceCell::new(),
         });
         if all.len() >= MOST_KNOWN {
             all.remove(0);

@@ -9,7 +9,7 @@ mod copies;
 mod memory;
 
 use super::replay::{Replay, Slot, Source};
-use crate::backend::{Draft, Folded, PlanInput, run_releasing};
+use crate::backend::{Draft, Folded, PlanInput};
 use crate::form::{Edge, Form, FormLeaf, FormNode, Line, told};
 use crate::{plans, tuning};
 use choose::{Candidate, Trace};
@@ -95,7 +95,9 @@ impl Cone {
         let graph = || self.form.graph(&self.scalars, &self.lines);
         let leaves = self.leaves.clone();
         let mut values = if self.form.device.is_cpu() {
-            run_releasing(&graph()?, leaves, &self.scalars)?
+            let leaves = leaves.into_iter().map(Ok).collect();
+            let values = self.form.run_each(leaves, &self.scalars, &self.lines);
+            values.into_iter().collect::<Result<Vec<_>>>()?
         } else {
             let entry = plans::entry(self.form.hash(), |f| *f == self.form, || self.form.clone());
             let plan = entry.make_plan(None, graph)?;
