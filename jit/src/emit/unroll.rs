@@ -14,16 +14,11 @@ use std::sync::Arc;
 pub(super) const HEAVY: usize = 16;
 
 /// A node without a variable of few turns. None where a reduction over it is of a kind that has no chain, or where the node
-/// computes what depends on the order of a loop; nor where some of its columns remain and what follows from a reduction varies
-/// along them, as that has a loop of its own.
+/// computes what depends on the order of a loop.
 pub(super) fn unrolled(node: &FusedNode, axis: usize) -> Option<FusedNode> {
     let writes_over = node.stores.iter().any(|store| store.update.is_some());
     let taken_up = node.product.is_some() || node.feeds;
     if writes_over || taken_up || node.exact || node.scans() {
-        return None;
-    }
-    let partial = axis >= node.iter.len() && node.red.len() > 1;
-    if partial && node.dependence().iter().any(|of| of.inner && of.reduced) {
         return None;
     }
     Unrolling::of(node, axis).run()

@@ -85,7 +85,9 @@ impl Explanation {
             let mut kernel = None;
             match (step.kernel(), step.call()) {
                 (Some(e), call) => {
-                    let nodes: Vec<ValueId> = e.node.stores.iter().map(|s| s.node).collect();
+                    // What is written out stores a node part by part.
+                    let mut nodes: Vec<ValueId> = e.node.stores.iter().map(|s| s.node).collect();
+                    nodes.dedup();
                     kernel = Some(fused.len());
                     fused.push(FusedInfo {
                         ops: nodes.iter().map(|v| draft.graph.context(*v).op).collect(),

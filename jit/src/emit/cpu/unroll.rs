@@ -9,7 +9,7 @@ use crate::body::{BodyOp, Value};
 use crate::emit::cpu::lanes::{MANY_ROWS, prefers_outer};
 use crate::emit::cpu::rows::{Strided, cost_alone, groups};
 use crate::emit::unroll::{unrolled, work};
-use crate::expr::{Expr, Var};
+use crate::expr::{Expr, Term, Var};
 use crate::policy::Policy;
 use crate::schedule::{FusedNode, Store};
 use ferrotrace_kernels::support::{INTERLEAVE, cost_by_rows};
@@ -21,11 +21,11 @@ const MOST_COPIES: usize = 4096;
 /// A fused node without the short axes that lanes would go along: its columns, or the last variables of its rows. The node
 /// itself where these axes are not short, or where it computes what depends on the order of a loop.
 pub(super) fn unroll_short(node: FusedNode, policy: &Policy) -> FusedNode {
-    // Most values take four bytes, which is what a lane of the widest vectors has.
-    let lanes = policy.target.vector / 4;
+    let lanes = policy.target.vector / widest(&node);
     let most = policy.thresholds.unrolled_values;
     let few = |node: &FusedNode| written(node) <= most;
     let node = without_reductions(node, lanes, policy.thresholds.unrolled, few);
+    let node = unswitched(node, policy, few);
     let Some(Short { axes, next }) = short_axes(&node, lanes, policy.thresholds.unrolled) else {
         return node;
     };
@@ -36,10 +36,14 @@ pub(super) fn unroll_short(node: FusedNode, policy: &Policy) -> FusedNode {
     }
     // What is behind an axis is one place nearer once that is gone.
     let along = Var((next - axes.iter().filter(|&&axis| axis < next).count()) as u32);
+    let positions = node.extents()[next];
+    // What is left over of whole vectors is loaded and stored element by element.
+    let vectors = positions / lanes + 2 * usize::from(!positions.is_multiple_of(lanes));
     let fits = |made: &FusedNode| {
         // The reductions of a split row run at once.
         (!made.is_split(policy) || made.moments().is_some())
-            && after(made, along, lanes) < before(&node, &axes, lanes)
+            && vectors * lanes * after(made, along, lanes)
+                < positions * before(&node, &axes, lanes)
     };
     let first = unrolled(&node, axes[0]);
     let mut others = axes[1..].iter();
@@ -73,6 +77,52 @@ fn without_reductions(
     made.filter(few).unwrap_or(node)
 }
 
+/// A node without the short loops that its conditions are about, as of parts that are interleaved (loop unswitching): each
+/// position computes its own part, not all of them. Its last loop stays.
+fn unswitched(mut node: FusedNode, policy: &Policy, few: impl Fn(&FusedNode) -> bool) -> FusedNode {
+    let last = node.extents().len().saturating_sub(1);
+    for axis in (0..last).rev() {
+        let turns = node.extents()[axis];
+        let short = (2..=policy.thresholds.unrolled).contains(&turns);
+        if !short || node.is_split(policy) || !has_conditions(&node, axis) {
+            continue;
+        }
+        let saves = |made: &FusedNode| 4 * all_work(made) <= 3 * turns * all_work(&node);
+        let fits = |made: &FusedNode| few(made) && saves(made) && !made.is_split(policy);
+        if let Some(made) = unrolled(&node, axis).filter(fits) {
+            node = made;
+        }
+    }
+    node
+}
+
+/// Whether a condition is about the position along an axis.
+fn has_conditions(node: &FusedNode, axis: usize) -> bool {
+    let values = node.body.values().iter();
+    let masks = values.filter_map(|value| match value.op {
+        BodyOp::Mask(mask) => Some(mask),
+        BodyOp::Load { mask, .. } => mask,
+        _ => None,
+    });
+    let is_axis = |term: &Term| matches!(term, Term::Var(v) if v.0 as usize == axis);
+    let mut conditions = masks.flat_map(|mask| node.body.mask(mask));
+    conditions.any(|condition| condition.any(&mut |term| is_axis(term)))
+}
+
+/// What one position of all loops takes, in plain operations.
+fn all_work(node: &FusedNode) -> usize {
+    let values = node.body.values().iter();
+    values.map(|value| work(&value.op)).sum()
+}
+
+/// The bytes of a lane that holds any of the numbers that a node computes. Positions that all lanes share take none.
+fn widest(node: &FusedNode) -> usize {
+    let values = node.body.values().iter();
+    let numbers = values.filter(|value| value.dtype.is_float());
+    let sizes = numbers.map(|value| value.dtype.compute().size());
+    sizes.max().unwrap_or(4).max(4)
+}
+
 /// What the compiler's time grows with: values, of which a load within conditions is written for all lanes and for some of
 /// them.
 fn written(node: &FusedNode) -> usize {
@@ -90,35 +140,32 @@ struct Short {
     next: usize,
 }
 
-/// The short axes of a node: as many as there are behind a long one, as of a batch of small matrices, or the last of its rows
-/// where lanes run along columns.
+/// The short axes of a node that is written out: as many as there are behind a long one, as of a batch of small matrices, or
+/// the last of its rows where lanes run along columns. Where no axis is long, lanes run along the longest that is twice as long.
 fn short_axes(node: &FusedNode, lanes: usize, most: usize) -> Option<Short> {
     let rows = node.iter.len();
     let outer = node.red.is_empty() || prefers_outer(node);
     let extents = node.extents();
     let most = most.min(2 * lanes);
-    let behind = |first: usize, least: usize| {
-        let mut axes = SmallVec::from_slice(&[first]);
-        let mut next = first - 1;
-        while next > least && extents[next] < 2 * lanes {
-            axes.push(next);
-            next -= 1;
-        }
-        Short { axes, next }
-    };
-    let short = match (outer, &node.iter[..], &node.red[..]) {
-        (true, [.., _, _], []) => behind(rows - 1, 0),
-        (true, [.., _], red @ [.., _]) => Short {
-            axes: SmallVec::from_slice(&[rows - 1]),
-            next: rows + red.len() - 1,
-        },
-        (false, [.., _], [_]) => behind(rows, 0),
-        (false, _, red @ [.., _, _]) => behind(rows + red.len() - 1, 0),
+    let last = extents.len().checked_sub(1)?;
+    let order: SmallVec<[usize; 8]> = match (outer, &node.iter[..], &node.red[..]) {
+        (true, [.., _, _], []) => (0..rows).rev().collect(),
+        (true, [.., _], [.., _]) => SmallVec::from_slice(&[rows - 1, last]),
+        (false, [.., _], [_]) | (false, _, [.., _, _]) => (0..=last).rev().collect(),
         _ => return None,
     };
-    let turns: usize = short.axes.iter().map(|&axis| extents[axis]).product();
-    let fits = (2..=most).contains(&turns) && extents[short.next] >= 2 * lanes;
-    fits.then_some(short)
+    let candidates = (1..order.len()).map(|count| Short {
+        axes: SmallVec::from_slice(&order[..count]),
+        next: order[count],
+    });
+    let turns = |short: &Short| -> usize { short.axes.iter().map(|&axis| extents[axis]).product() };
+    let length = |short: &Short| extents[short.next].min(2 * lanes);
+    let fits = |short: &Short| {
+        let turns = turns(short);
+        (2..=most).contains(&turns) && length(short) >= (2 * turns).min(2 * lanes)
+    };
+    // The first of equal ones.
+    candidates.filter(fits).rev().max_by_key(length)
 }
 
 /// What so many positions of the loop beside the axes take where each position of the first of them is a lane, in operations.
@@ -287,7 +334,7 @@ mod tests {
         }
         let kernel = only_kernel(&format!("{text}return {low}"));
         assert_eq!((kernel.iter.len(), kernel.red.len()), (4, 2));
-        assert_eq!(unroll_short(kernel, &wide()).extents(), [64, 2, 64]);
+        assert_eq!(unroll_short(kernel, &wide()).extents(), [64, 64]);
     }
 
     // A load within conditions is written for all lanes and for some.
