@@ -3,6 +3,10 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/rng.rs"]
+#[allow(dead_code, missing_docs)]
+mod rng;
+
 mod forms;
 
 mod bytes;
@@ -12,6 +16,7 @@ mod formulas;
 mod fourier;
 mod half;
 mod indexing;
+mod interleaved;
 mod linalg;
 mod methods;
 mod numbers;
