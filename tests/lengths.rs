@@ -220,7 +220,7 @@ fn an_error_names_its_line_without_a_plan() {
         let at = Tensor::from_slice(&[0, len as i64], 2, &device);
         let line = line!() + 1;
         let y = with_mode(Mode::Compiled, || (&x * 2.0).index_select(0, &at).sum(..));
-        // The same form, recorded on another line.
+        // Operations that a line recorded before, recorded on another one.
         let again = with_mode(Mode::Compiled, || (&x * 2.0).index_select(0, &at).sum(..));
         for (y, line) in [(y, line), (again, line + 2)] {
             let error = y.to_scalar::<f64>().expect_err("an index is out of range");

@@ -42,8 +42,7 @@ pub(super) fn unroll_short(node: FusedNode, policy: &Policy) -> FusedNode {
     let fits = |made: &FusedNode| {
         // The reductions of a split row run at once.
         (!made.is_split(policy) || made.moments().is_some())
-            && vectors * lanes * after(made, along, lanes)
-                < positions * before(&node, &axes, lanes)
+            && vectors * lanes * after(made, along, lanes) < positions * before(&node, &axes, lanes)
     };
     let first = unrolled(&node, axes[0]);
     let mut others = axes[1..].iter();
