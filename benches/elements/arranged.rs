@@ -100,4 +100,18 @@ pub const CASES: &[Case] = &[
         let turned = v[0].permute([0, 2, 1, 3]);
         turned.reshape([64, 64, 512]).argmax(2)
     }),
+    // Scores by relative position, moved to their places by a padding and a reshape.
+    ("skewed_scores", &[Floats(&[8, 256, 256])], |v| {
+        let padded = v[0].pad(&[(0, 0), (0, 0), (1, 0)], 0.0);
+        let skewed = padded.reshape([8, 257, 256]).narrow(1, 1, 256);
+        ((&v[0] + skewed) * 0.1).softmax(2)
+    }),
+    ("diagonal_sums", &[Floats(&[8, 256, 256])], |v| {
+        let padded = v[0].pad(&[(0, 0), (0, 0), (0, 1)], 0.0);
+        let shifted = padded.reshape([8usize, 256 * 257]);
+        shifted
+            .narrow(1, 0, 256 * 256)
+            .reshape([8, 256, 256])
+            .sum(1)
+    }),
 ];

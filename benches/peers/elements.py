@@ -53,6 +53,16 @@ def dilated_and_counted(x):
     return x.sum()
 
 
+def skewed_scores(x):
+    skewed = torch.nn.functional.pad(x, (1, 0)).reshape(8, 257, 256)[:, 1:]
+    return ((x + skewed) * 0.1).softmax(2)
+
+
+def diagonal_sums(x):
+    shifted = torch.nn.functional.pad(x, (0, 1)).reshape(8, -1)
+    return shifted[:, : 256 * 256].reshape(8, 256, 256).sum(1)
+
+
 CASES = {
     "gather_rows": ([floats(1000, 63), below(63, 1000, 200)], lambda x, i: x.gather(1, i)),
     "pick_and_double": ([floats(1000), below(1000, 200_000)], lambda x, i: x.index_select(0, i) * 2),
@@ -101,6 +111,8 @@ CASES = {
     "running_sums_turned": ([floats(1000, 1000)], lambda x: x.t().cumsum(0)),
     "running_sums_f64": ([floats(1000, 1000)], lambda x: x.double().cumsum(1)),
     "places_over_two": ([floats(64, 32, 64, 16)], lambda x: x.permute(0, 2, 1, 3).reshape(64, 64, 512).argmax(2)),
+    "skewed_scores": ([floats(8, 256, 256)], skewed_scores),
+    "diagonal_sums": ([floats(8, 256, 256)], diagonal_sums),
     "turned_and_doubled": ([floats(400, 500)], lambda x: x.t().reshape(400, 500) * 2),
 }
 

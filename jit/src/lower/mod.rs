@@ -10,6 +10,7 @@ mod lifetime;
 mod live;
 mod narrow;
 mod pieces;
+mod realigned;
 mod realize;
 mod scan;
 mod scatter;

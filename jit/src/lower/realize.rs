@@ -8,7 +8,7 @@ use super::lifetime::LastUse;
 use super::pieces::{self, Piece, Pieces};
 use super::update::{self, Write};
 use super::windowed::{self, reduced_count, windowed};
-use super::{narrow, scan, scatter};
+use super::{narrow, realigned, scan, scatter};
 use crate::bisect::may_fuse;
 use crate::body::Source;
 use crate::graph::{Graph, Node, NodeOp};
@@ -397,6 +397,12 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             && let Some(operand) = graph.operands(id).next()
         {
             need_memory(graph, &mut realized, &mut costs, operand);
+        }
+        if let Some((base, views)) = realigned::read_as_other_rows(graph, &realized, id, policy) {
+            need_memory(graph, &mut realized, &mut costs, base);
+            for v in views {
+                costs[v.0 as usize] = Cost::STORED;
+            }
         }
         let mut times = 1;
         if let Some(Reduce { kind, mask, .. }) = op.as_reduce() {

@@ -183,3 +183,52 @@ fn an_expanded_value_stays_in_the_loop_that_sums_it() {
     let text = steps(4096);
     assert_eq!(kernels(&text), 3, "{}", plan(&text).explain());
 }
+
+// Rows of another length end in the middle of a value's own: skewed scores of relative positions, diagonals, sums of scaled
+// rows. Each element would take a division.
+#[test]
+fn what_is_read_as_rows_of_another_length_is_stored() {
+    let skewed = "%0: f32[4, 40, 40] = input 0 [1600, 40, 1]
+        %1: f32[4, 40, 41] = pad(%0, 0.0) {pads: [[0, 0], [0, 0], [1, 0]]}
+        %2: f32[4, 41, 40] = reshape(%1) {to: [4, 41, 40]}
+        %3: f32[4, 40, 40] = narrow(%2) {dim: 1, start: 1, len: 40}
+        %4: f32[4, 40, 40] = mul(%3, %0)
+        return %4";
+    let diagonals = "%0: f32[4, 40, 40] = input 0 [1600, 40, 1]
+        %1: f32[4, 40, 41] = pad(%0, 0.0) {pads: [[0, 0], [0, 0], [0, 1]]}
+        %2: f32[4, 1640] = reshape(%1) {to: [4, 1640]}
+        %3: f32[4, 1600] = narrow(%2) {dim: 1, start: 0, len: 1600}
+        %4: f32[4, 40, 40] = reshape(%3) {to: [4, 40, 40]}
+        %5: f32[4, 40] = sum(%4) {dims: [1], keepdim: false}
+        return %5";
+    let scaled = "%0: f32[48, 50] = input 0 [50, 1]
+        %1: f32[48, 1] = input 1 [1, 1]
+        %2: f32[48, 50] = mul(%0, %1)
+        %3: f32[40, 60] = reshape(%2) {to: [40, 60]}
+        %4: f32[40] = sum(%3) {dims: [1], keepdim: false}
+        return %4";
+    let (square, scores) = (noise(&[48, 50], 1), noise(&[4, 40, 40], 2));
+    for (text, inputs) in [
+        (skewed, vec![scores.clone()]),
+        (diagonals, vec![scores]),
+        (scaled, vec![square.clone(), noise(&[48, 1], 3)]),
+    ] {
+        run(text, &inputs, 1e-5);
+        assert_eq!(kernels(text), 2, "{text}");
+    }
+    // Whole rows, and what depends on its place in memory alone, need no division.
+    let whole = "%0: f32[48, 50] = input 0 [50, 1]
+        %1: f32[48, 1] = input 1 [1, 1]
+        %2: f32[48, 50] = mul(%0, %1)
+        %3: f32[24, 100] = reshape(%2) {to: [24, 100]}
+        %4: f32[24] = sum(%3) {dims: [1], keepdim: false}
+        return %4";
+    let dense = "%0: f32[48, 50] = input 0 [50, 1]
+        %1: f32[48, 50] = exp(%0)
+        %2: f32[40, 60] = reshape(%1) {to: [40, 60]}
+        %3: f32[40] = sum(%2) {dims: [1], keepdim: false}
+        return %3";
+    run(whole, &[square.clone(), noise(&[48, 1], 3)], 1e-5);
+    run(dense, &[square], 1e-5);
+    assert_eq!((kernels(whole), kernels(dense)), (1, 1));
+}

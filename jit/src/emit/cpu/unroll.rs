@@ -83,10 +83,12 @@ fn unswitched(mut node: FusedNode, policy: &Policy, few: impl Fn(&FusedNode) -> 
     for axis in (0..last).rev() {
         let turns = node.extents()[axis];
         let short = (2..=policy.thresholds.unrolled).contains(&turns);
-        if !short || node.is_split(policy) || !has_conditions(&node, axis) {
+        let computes = arithmetic(&node) > 0;
+        if !short || !computes || node.is_split(policy) || !has_conditions(&node, axis) {
             continue;
         }
-        let saves = |made: &FusedNode| 4 * all_work(made) <= 3 * turns * all_work(&node);
+        let before = turns * arithmetic(&node);
+        let saves = |made: &FusedNode| 4 * arithmetic(made) <= 3 * before;
         let fits = |made: &FusedNode| few(made) && saves(made) && !made.is_split(policy);
         if let Some(made) = unrolled(&node, axis).filter(fits) {
             node = made;
@@ -108,10 +110,15 @@ fn has_conditions(node: &FusedNode, axis: usize) -> bool {
     conditions.any(|condition| condition.any(&mut |term| is_axis(term)))
 }
 
-/// What one position of all loops takes, in plain operations.
-fn all_work(node: &FusedNode) -> usize {
+/// What one position of all loops computes, in plain operations, but for what is loaded and chosen.
+fn arithmetic(node: &FusedNode) -> usize {
     let values = node.body.values().iter();
-    values.map(|value| work(&value.op)).sum()
+    let computes = |op: &BodyOp| {
+        use BodyOp::{Binary, Divide, Random, Unary};
+        matches!(op, Unary(..) | Binary(..) | Divide(..) | Random { .. })
+    };
+    let computed = values.filter(|value| computes(&value.op));
+    computed.map(|value| work(&value.op)).sum()
 }
 
 /// The bytes of a lane that holds any of the numbers that a node computes. Positions that all lanes share take none.
