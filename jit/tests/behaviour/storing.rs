@@ -201,34 +201,32 @@ fn what_is_read_as_rows_of_another_length_is_stored() {
         %4: f32[4, 40, 40] = reshape(%3) {to: [4, 40, 40]}
         %5: f32[4, 40] = sum(%4) {dims: [1], keepdim: false}
         return %5";
-    let scaled = "%0: f32[48, 50] = input 0 [50, 1]
-        %1: f32[48, 1] = input 1 [1, 1]
-        %2: f32[48, 50] = mul(%0, %1)
-        %3: f32[40, 60] = reshape(%2) {to: [40, 60]}
-        %4: f32[40] = sum(%3) {dims: [1], keepdim: false}
-        return %4";
-    let (square, scores) = (noise(&[48, 50], 1), noise(&[4, 40, 40], 2));
+    let sums = |value: &str, rows: usize, columns: usize| {
+        format!(
+            "%0: f32[48, 50] = input 0 [50, 1]
+             %1: f32[48, 1] = input 1 [1, 1]
+             %2: f32[48, 50] = {value}
+             %3: f32[{rows}, {columns}] = reshape(%2) {{to: [{rows}, {columns}]}}
+             %4: f32[{rows}] = sum(%3) {{dims: [1], keepdim: false}}
+             return %4"
+        )
+    };
+    let (matrix, scores) = (
+        [noise(&[48, 50], 1), noise(&[48, 1], 3)],
+        [noise(&[4, 40, 40], 2)],
+    );
+    let scaled = sums("mul(%0, %1)", 40, 60);
     for (text, inputs) in [
-        (skewed, vec![scores.clone()]),
-        (diagonals, vec![scores]),
-        (scaled, vec![square.clone(), noise(&[48, 1], 3)]),
+        (skewed, &scores[..]),
+        (diagonals, &scores),
+        (&scaled, &matrix),
     ] {
-        run(text, &inputs, 1e-5);
+        run(text, inputs, 1e-5);
         assert_eq!(kernels(text), 2, "{text}");
     }
     // Whole rows, and what depends on its place in memory alone, need no division.
-    let whole = "%0: f32[48, 50] = input 0 [50, 1]
-        %1: f32[48, 1] = input 1 [1, 1]
-        %2: f32[48, 50] = mul(%0, %1)
-        %3: f32[24, 100] = reshape(%2) {to: [24, 100]}
-        %4: f32[24] = sum(%3) {dims: [1], keepdim: false}
-        return %4";
-    let dense = "%0: f32[48, 50] = input 0 [50, 1]
-        %1: f32[48, 50] = exp(%0)
-        %2: f32[40, 60] = reshape(%1) {to: [40, 60]}
-        %3: f32[40] = sum(%2) {dims: [1], keepdim: false}
-        return %3";
-    run(whole, &[square.clone(), noise(&[48, 1], 3)], 1e-5);
-    run(dense, &[square], 1e-5);
-    assert_eq!((kernels(whole), kernels(dense)), (1, 1));
+    for text in [sums("mul(%0, %1)", 24, 100), sums("exp(%0)", 40, 60)] {
+        run(&text, &matrix, 1e-5);
+        assert_eq!(kernels(&text), 1, "{text}");
+    }
 }

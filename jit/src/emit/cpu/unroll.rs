@@ -83,11 +83,10 @@ fn unswitched(mut node: FusedNode, policy: &Policy, few: impl Fn(&FusedNode) -> 
     for axis in (0..last).rev() {
         let turns = node.extents()[axis];
         let short = (2..=policy.thresholds.unrolled).contains(&turns);
-        let computes = arithmetic(&node) > 0;
-        if !short || !computes || node.is_split(policy) || !has_conditions(&node, axis) {
+        let before = turns * arithmetic(&node);
+        if !short || before == 0 || node.is_split(policy) || !has_conditions(&node, axis) {
             continue;
         }
-        let before = turns * arithmetic(&node);
         let saves = |made: &FusedNode| 4 * arithmetic(made) <= 3 * before;
         let fits = |made: &FusedNode| few(made) && saves(made) && !made.is_split(policy);
         if let Some(made) = unrolled(&node, axis).filter(fits) {
@@ -146,8 +145,8 @@ struct Short {
     next: usize,
 }
 
-/// The short axes of a node that is written out: as many as there are behind a long one, as of a batch of small matrices, or
-/// the last of its rows where lanes run along columns. Where no axis is long, lanes run along the longest that is twice as long.
+/// The axes of a node to write out: as many short ones as there are behind a long one, as of a batch of small matrices, or
+/// the last of its rows where lanes run along columns. Where no axis is long, those behind the longest, if that is twice as long.
 fn short_axes(node: &FusedNode, lanes: usize, most: usize) -> Option<Short> {
     let rows = node.iter.len();
     let outer = node.red.is_empty() || prefers_outer(node);
