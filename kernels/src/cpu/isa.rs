@@ -23,6 +23,12 @@ fn avx2<L: Loop>(body: L) -> L::Output {
     body.run()
 }
 
+/// Not inlined, as the others cannot be: compiled once, not with each caller.
+#[inline(never)]
+fn baseline<L: Loop>(body: L) -> L::Output {
+    body.run()
+}
+
 /// Runs a loop as compiled for [`Isa::host`].
 #[inline]
 pub fn dispatch<L: Loop>(body: L) -> L::Output {
@@ -33,6 +39,6 @@ pub fn dispatch<L: Loop>(body: L) -> L::Output {
         // SAFETY: the host reports an instruction set only where the processor has its features.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => unsafe { avx2(body) },
-        _ => body.run(),
+        _ => baseline(body),
     }
 }

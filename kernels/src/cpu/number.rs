@@ -243,3 +243,32 @@ macro_rules! with_type {
     }};
 }
 pub(crate) use with_type;
+
+/// As [`with_type!`] of floating-point dtypes; others give the error that names the operator.
+macro_rules! with_floating {
+    ($name:expr, $dtype:expr, $T:ident => $body:expr) => {{
+        use ferrotrace_runtime::DType as D;
+        match $dtype {
+            D::F16 => {
+                type $T = half::f16;
+                $body
+            }
+            D::BF16 => {
+                type $T = half::bf16;
+                $body
+            }
+            D::F32 => {
+                type $T = f32;
+                $body
+            }
+            D::F64 => {
+                type $T = f64;
+                $body
+            }
+            other => {
+                return Err(ferrotrace_runtime::Error::untaken($name, other, D::F32));
+            }
+        }
+    }};
+}
+pub(crate) use with_floating;

@@ -9,7 +9,7 @@ use crate::copy::contiguous;
 use crate::cpu::conv::Axis;
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::interpolate::{bicubic, bilinear, nearest};
-use crate::cpu::number::with_type;
+use crate::cpu::number::{with_floating, with_type};
 use crate::cpu::pool::{adaptive, pool};
 use crate::op::gradient::{Adjoint, Gradients, by_definition};
 use crate::op::operator::{Inferred, Operator, attributes, facts, question, text};
@@ -282,7 +282,7 @@ pub fn run(spec: &PoolSpec, args: &[Arg], shape: &Shape, dtype: DType) -> Result
 pub fn run_adaptive(size: [usize; 2], args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
     let x = contiguous(array(args, 0)?)?;
     let mut out = Array::empty(x.buffer.device(), shape.clone(), dtype)?;
-    with_type!(dtype, T => {
+    with_floating!("adaptive_avg_pool", dtype, T => {
         adaptive::<T>(plane(&x), size, elements(&x)?, elements_mut(&mut out)?)
     });
     Ok(out)
@@ -306,15 +306,18 @@ pub fn run_interpolate(
     if shape.numel() == 0 {
         return Ok(out);
     }
-    with_type!(dtype, T => {
-        let (x, out) = (elements::<T>(&x)?, elements_mut(&mut out)?);
-        match order {
-            0 => nearest(input, size, x, out),
-            1 => bilinear(input, size, align_corners, x, out),
-            2 => bicubic(input, size, align_corners, x, out),
-            _ => return Err(Error::argument(format!("interpolation of order {order}"))),
-        }
-    });
+    match order {
+        0 => with_type!(dtype, T => {
+            nearest::<T>(input, size, elements(&x)?, elements_mut(&mut out)?)
+        }),
+        1 => with_floating!("bilinear interpolation", dtype, T => {
+            bilinear::<T>(input, size, align_corners, elements(&x)?, elements_mut(&mut out)?)
+        }),
+        2 => with_floating!("bicubic interpolation", dtype, T => {
+            bicubic::<T>(input, size, align_corners, elements(&x)?, elements_mut(&mut out)?)
+        }),
+        _ => return Err(Error::argument(format!("interpolation of order {order}"))),
+    }
     Ok(out)
 }
 

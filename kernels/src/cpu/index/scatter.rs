@@ -18,6 +18,9 @@ const MEETING: usize = 2048;
 /// that takes is a small part of the source.
 const FEW: usize = 64;
 
+/// Indices that are resolved at a time.
+const RESOLVED: usize = 256;
+
 /// Single elements from which threads share out the places.
 const SHARED: usize = 1 << 14;
 
@@ -304,46 +307,61 @@ pub struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// Calls `f(place, at)` for index number `at`, which points to `place`: those of one place in order, on one thread.
-    fn each(&self, f: impl Fn(usize, usize) + Sync) -> Result<()> {
+    /// Calls `f(places, at)` with the places that some indices point to, from number `at` on: those of one place in order, on
+    /// one thread.
+    fn each(&self, f: &(dyn Fn(&[usize], usize) + Sync)) -> Result<()> {
         let bad = OutOfRange::new();
         let (dim, size) = self.dim;
         let inner = self.inner.len();
         let pieces = (inner / PIECE).max(1);
-        ranges(
-            self.outer.len() * pieces,
-            self.len * (inner / pieces) * 4,
-            |tasks| {
-                for task in tasks {
-                    let (o, piece) = (task / pieces, task % pieces);
-                    let columns = inner * piece / pieces..inner * (piece + 1) / pieces;
-                    if inner == 1 {
-                        let base = self.outer[o] + self.inner[0];
-                        let at = o * self.len..(o + 1) * self.len;
-                        for (at, &index) in at.clone().zip(&self.index[at]) {
-                            match wrap(index, size) {
-                                Some(i) => f(base + i * self.stride, at),
-                                None => bad.report(at),
-                            }
-                        }
-                        continue;
-                    }
-                    for l in 0..self.len {
-                        let row = (o * self.len + l) * inner;
-                        for c in columns.clone() {
-                            match wrap(self.index[row + c], size) {
-                                Some(i) => {
-                                    let place = self.outer[o] + i * self.stride + self.inner[c];
-                                    f(place, row + c);
-                                }
-                                None => bad.report(row + c),
-                            }
-                        }
-                    }
+        let cost = self.len * (inner / pieces) * 4;
+        ranges(self.outer.len() * pieces, cost, |tasks| {
+            for task in tasks {
+                let (o, piece) = (task / pieces, task % pieces);
+                let columns = inner * piece / pieces..inner * (piece + 1) / pieces;
+                if inner == 1 {
+                    let base = self.outer[o] + self.inner[0];
+                    self.resolve(o * self.len..(o + 1) * self.len, |_| base, &bad, f);
+                    continue;
                 }
-            },
-        );
+                for l in 0..self.len {
+                    let row = (o * self.len + l) * inner;
+                    let base = |at: usize| self.outer[o] + self.inner[at - row];
+                    self.resolve(row + columns.start..row + columns.end, base, &bad, f);
+                }
+            }
+        });
         bad.check(self.index, dim, size)
+    }
+
+    /// Calls `f` with the places of these indices, some at a time, which lie a multiple of the stride behind `base(at)`.
+    fn resolve(
+        &self,
+        indices: Range<usize>,
+        base: impl Fn(usize) -> usize,
+        bad: &OutOfRange,
+        f: &(dyn Fn(&[usize], usize) + Sync),
+    ) {
+        let mut places = [0; RESOLVED];
+        let (mut first, mut n) = (indices.start, 0);
+        for at in indices {
+            match wrap(self.index[at], self.dim.1) {
+                Some(i) => {
+                    places[n] = base(at) + i * self.stride;
+                    n += 1;
+                }
+                None => {
+                    bad.report(at);
+                    f(&places[..n], first);
+                    (first, n) = (at + 1, 0);
+                }
+            }
+            if n == RESOLVED {
+                f(&places, first);
+                (first, n) = (at + 1, 0);
+            }
+        }
+        f(&places[..n], first);
     }
 
     fn update<T: Number>(
@@ -353,11 +371,13 @@ impl Places<'_> {
     ) -> Result<()> {
         let len = out.len();
         let shared = Shared::new(out);
-        self.each(|place, at| {
-            assert!(place < len);
-            // SAFETY: the place is inside, and one task alone meets it: outer and inner positions of tasks differ.
-            let place = unsafe { &mut *shared.as_mut_ptr().add(place) };
-            *place = combine(*place, at);
+        self.each(&|places, at| {
+            for (&place, at) in places.iter().zip(at..) {
+                assert!(place < len);
+                // SAFETY: the place is inside, and one task alone meets it: outer and inner positions of tasks differ.
+                let place = unsafe { &mut *shared.as_mut_ptr().add(place) };
+                *place = combine(*place, at);
+            }
         })
     }
 }
@@ -432,19 +452,21 @@ impl Places<'_> {
         let zero = <T::Wide as Wide>::Total::default();
         let mut totals = vec![(0usize, zero); crowds];
         let (len, shared, sums) = (out.len(), Shared::new(out), Shared::new(&mut totals));
-        self.each(|place, at| {
-            assert!(place < len);
-            match marks[place] {
-                n if n < 0 => {
-                    let crowd = (-1 - n) as usize;
-                    // SAFETY: a total is one place's, which one task alone meets.
-                    let total = unsafe { &mut sums.part(crowd..crowd + 1)[0] };
-                    *total = (place, T::Wide::both(total.1, src[at].wide().total()));
-                }
-                _ => {
-                    // SAFETY: the place is inside, and one task alone meets it.
-                    let place = unsafe { &mut *shared.as_mut_ptr().add(place) };
-                    *place = plus(*place, at);
+        self.each(&|places, at| {
+            for (&place, at) in places.iter().zip(at..) {
+                assert!(place < len);
+                match marks[place] {
+                    n if n < 0 => {
+                        let crowd = (-1 - n) as usize;
+                        // SAFETY: a total is one place's, which one task alone meets.
+                        let total = unsafe { &mut sums.part(crowd..crowd + 1)[0] };
+                        *total = (place, T::Wide::both(total.1, src[at].wide().total()));
+                    }
+                    _ => {
+                        // SAFETY: the place is inside, and one task alone meets it.
+                        let place = unsafe { &mut *shared.as_mut_ptr().add(place) };
+                        *place = plus(*place, at);
+                    }
                 }
             }
         })?;

@@ -8,7 +8,6 @@ use super::long::WORTH;
 use super::vector::{Real, each_row_dot};
 use super::view::View;
 use ferrotrace_runtime::Isa;
-use std::marker::PhantomData;
 use std::ops::{Range, RangeInclusive};
 
 /// Terms of a dot product, at least, from which adding up its lanes pays.
@@ -44,162 +43,168 @@ pub fn by_dots<T>(m: usize, k: usize, a: &View<'_, T>, b: &View<'_, T>) -> bool 
 /// Calls `put` with the product of each row and each column, for which [`by_dots`] holds, and their numbers. A product's bits
 /// do not depend on which others are computed.
 pub fn row_dots<T: Real>(
-    sizes: (usize, usize, usize),
+    (m, n, k): (usize, usize, usize),
     a: View<'_, T>,
     b: View<'_, T>,
     put: impl FnMut(usize, usize, T),
 ) {
-    match Isa::host() {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 if sizes.0 <= LOW => Product::<T, Avx512>::of(sizes, a, b).each::<8, 3>(put),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => Product::<T, Avx512>::of(sizes, a, b).each::<4, 6>(put),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => Product::<T, Avx2>::of(sizes, a, b).each::<2, 3>(put),
-        _ => each_row_dot(sizes, a, b, put),
-    }
+    let (high, wide) = match Isa::host() {
+        Isa::Avx512 if m <= LOW => (8, 3),
+        Isa::Avx512 => (4, 6),
+        Isa::Avx2 => (2, 3),
+        _ => return each_row_dot((m, n, k), a, b, put),
+    };
+    Product { m, n, k, a, b }.each(high, wide, put);
 }
 
-/// What computes tiles.
-trait Tiles {
-    /// The products of `R` rows and `C` columns of `k` elements, a multiple of the lanes of a sum. Elements `ahead` of the columns
-    /// are asked for, unless that is 0.
-    ///
-    /// # Safety
-    /// The machine has the instruction set; `k` elements may be read at each pointer.
-    unsafe fn tile<T: Real, const R: usize, const C: usize>(
-        rows: [*const T; R],
-        columns: [*const T; C],
-        k: usize,
-        ahead: usize,
-    ) -> [[T; C]; R];
+/// The most rows and columns of a tile.
+const ROWS: usize = 8;
+const COLUMNS: usize = 6;
+
+/// Rows or columns of a tile; of fewer, the last are not used.
+type Pointers<T, const N: usize> = [*const T; N];
+
+/// The sums of a tile.
+type Sums<T> = [[T; COLUMNS]; ROWS];
+
+/// Writes the products of a tile's rows and columns of `k` elements, a multiple of the lanes of a sum. Elements `ahead` of the
+/// columns are asked for, unless that is 0.
+///
+/// # Safety
+/// The machine has the instruction set; `k` elements may be read at each pointer.
+type Tile<T> =
+    unsafe fn(&Pointers<T, ROWS>, &Pointers<T, COLUMNS>, k: usize, ahead: usize, &mut Sums<T>);
+
+/// An element type that has tiles.
+pub trait Tiled: Sized {
+    /// The function for a tile of so many rows and columns, which [`row_dots`] asks for by the host's instruction set.
+    fn tile(rows: usize, columns: usize) -> Tile<Self>;
 }
 
-/// A product of `m` rows and `n` columns of `k` elements, by tiles of an instruction set.
-struct Product<'a, T, I> {
+/// A product of `m` rows and `n` columns of `k` elements, by tiles. Tiles alone are compiled for each size: all else takes less
+/// time than they do.
+struct Product<'a, T> {
     m: usize,
     n: usize,
     k: usize,
     a: View<'a, T>,
     b: View<'a, T>,
-    tiles: PhantomData<I>,
 }
 
-impl<'a, T: Real, I: Tiles> Product<'a, T, I> {
-    fn of((m, n, k): (usize, usize, usize), a: View<'a, T>, b: View<'a, T>) -> Product<'a, T, I> {
-        let tiles = PhantomData;
-        Product {
-            m,
-            n,
-            k,
-            a,
-            b,
-            tiles,
-        }
-    }
-
-    /// All products, in tiles of at most `R` rows and `C` columns.
-    fn each<const R: usize, const C: usize>(&self, mut put: impl FnMut(usize, usize, T)) {
-        let whole = self.n / C * C;
-        let block = (BLOCK / size_of::<T>() / self.k).max(R).next_multiple_of(R);
+impl<T: Real> Product<'_, T> {
+    /// All products, in tiles of at most so many rows and columns.
+    fn each(&self, high: usize, wide: usize, mut put: impl FnMut(usize, usize, T)) {
+        let whole = self.n / wide * wide;
+        let block = (BLOCK / size_of::<T>() / self.k).max(high);
+        let block = block.next_multiple_of(high);
         for first in (0..self.m).step_by(block) {
             let rows = first..self.m.min(first + block);
-            for j in (0..whole).step_by(C) {
-                self.columns::<R, C>(rows.clone(), j, &mut put);
+            for j in (0..whole).step_by(wide) {
+                self.columns(rows.clone(), high, j..j + wide, &mut put);
             }
             for j in whole..self.n {
-                self.columns::<R, 1>(rows.clone(), j, &mut put);
+                self.columns(rows.clone(), high, j..j + 1, &mut put);
             }
         }
     }
 
-    /// The products of some rows and the `C` columns from number `j` on, which stay in the first-level cache.
-    fn columns<const R: usize, const C: usize>(
+    /// The products of some rows and a tile's columns, which stay in the first-level cache.
+    fn columns(
         &self,
         rows: Range<usize>,
-        j: usize,
+        high: usize,
+        columns: Range<usize>,
         put: &mut impl FnMut(usize, usize, T),
     ) {
         let mut i = rows.start;
-        while i + R <= rows.end {
-            self.tile::<R, C>((i, j), put);
-            i += R;
-        }
-        while i + 2 <= rows.end {
-            self.tile::<2, C>((i, j), put);
-            i += 2;
-        }
-        if i < rows.end {
-            self.tile::<1, C>((i, j), put);
+        while i < rows.end {
+            let left = rows.end - i;
+            let height = if left >= high { high } else { left.min(2) };
+            let sums = self.tile(i..i + height, columns.clone());
+            for (r, sums) in sums[..height].iter().enumerate() {
+                for (c, &sum) in sums[..columns.len()].iter().enumerate() {
+                    put(i + r, columns.start + c, sum);
+                }
+            }
+            i += height;
         }
     }
 
-    fn tile<const R: usize, const C: usize>(
-        &self,
-        (i, j): (usize, usize),
-        put: &mut impl FnMut(usize, usize, T),
-    ) {
-        let row = |r: usize| &self.a.data[self.a.from(i + r, 0).start..][..self.k];
-        let column = |c: usize| &self.b.data[self.b.from(0, j + c).start..][..self.k];
-        let (rows, columns) = (std::array::from_fn(row), std::array::from_fn(column));
-        let next = C * self.b.col.unsigned_abs();
-        let ahead = if i == 0 { next } else { 0 };
-        let mut sums = part::<T, I, R, C>(rows, columns, 0, ahead);
-        if self.k > PIECE {
-            let mut totals = sums.map(|row| row.map(T::total));
-            for from in (PIECE..self.k).step_by(PIECE) {
-                let more = part::<T, I, R, C>(rows, columns, from, ahead);
-                for (totals, more) in totals.iter_mut().zip(&more) {
-                    for (total, sum) in totals.iter_mut().zip(more) {
-                        *total = T::both(*total, sum.total());
-                    }
-                }
-            }
-            sums = totals.map(|row| row.map(T::of_total));
+    fn tile(&self, rows: Range<usize>, columns: Range<usize>) -> Sums<T> {
+        let next = columns.len() * self.b.col.unsigned_abs();
+        let ahead = if rows.start == 0 { next } else { 0 };
+        let (mut x, mut y): ([&[T]; ROWS], [&[T]; COLUMNS]) = ([&[]; ROWS], [&[]; COLUMNS]);
+        let tile = T::tile(rows.len(), columns.len());
+        for (x, i) in x.iter_mut().zip(rows) {
+            *x = &self.a.data[self.a.from(i, 0).start..][..self.k];
         }
-        for (r, sums) in sums.into_iter().enumerate() {
-            for (c, sum) in sums.into_iter().enumerate() {
-                put(i + r, j + c, sum);
+        for (y, j) in y.iter_mut().zip(columns) {
+            *y = &self.b.data[self.b.from(0, j).start..][..self.k];
+        }
+        let mut sums = [[T::ZERO; COLUMNS]; ROWS];
+        if self.k <= PIECE {
+            part(tile, (&x, &y), 0..self.k, ahead, &mut sums);
+            return sums;
+        }
+        let mut totals = [[T::ZERO.total(); COLUMNS]; ROWS];
+        for from in (0..self.k).step_by(PIECE) {
+            let piece = from..self.k.min(from + PIECE);
+            part(tile, (&x, &y), piece, ahead, &mut sums);
+            for (total, sum) in totals.iter_mut().flatten().zip(sums.iter().flatten()) {
+                *total = T::both(*total, sum.total());
             }
         }
+        for (total, sum) in totals.iter().flatten().zip(sums.iter_mut().flatten()) {
+            *sum = T::of_total(*total);
+        }
+        sums
     }
 }
 
-/// The sums of the piece that starts at `from`. Elements behind whole lanes are summed apart.
-#[inline(always)]
-fn part<T: Real, I: Tiles, const R: usize, const C: usize>(
-    rows: [&[T]; R],
-    columns: [&[T]; C],
-    from: usize,
+/// The sums of a piece of the terms. Elements behind whole lanes are summed apart.
+fn part<T: Real>(
+    tile: Tile<T>,
+    (rows, columns): (&[&[T]; ROWS], &[&[T]; COLUMNS]),
+    terms: Range<usize>,
     ahead: usize,
-) -> [[T; C]; R] {
-    let k = PIECE.min(rows[0].len() - from);
-    let rest = k % (LANES / size_of::<T>());
-    let (whole, end) = (k - rest, from + k);
-    let (x, y) = (rows.map(|x| &x[from..end]), columns.map(|y| &y[from..end]));
+    sums: &mut Sums<T>,
+) {
+    let rest = terms.len() % (LANES / size_of::<T>());
+    let whole = terms.end - rest;
+    let (mut x, mut y) = ([std::ptr::null(); ROWS], [std::ptr::null(); COLUMNS]);
+    starts(&mut x, rows, terms.start..whole);
+    starts(&mut y, columns, terms.start..whole);
     // SAFETY: slices of that many elements; the host's instruction set chose the tiles.
-    let mut sums = unsafe { I::tile(x.map(|x| x.as_ptr()), y.map(|y| y.as_ptr()), whole, ahead) };
-    if rest > 0 {
-        // Zeros add nothing: no sum is -0.
-        let last = |of: &[T]| {
-            let mut all = [T::ZERO; MOST];
-            all[..rest].copy_from_slice(&of[whole..]);
-            all
-        };
-        let (x, y) = (x.map(last), y.map(last));
-        let (x, y) = (
-            x.each_ref().map(|x| x.as_ptr()),
-            y.each_ref().map(|y| y.as_ptr()),
-        );
-        // SAFETY: arrays that are as long.
-        let more = unsafe { I::tile(x, y, LANES / size_of::<T>(), 0) };
-        for (sums, more) in sums.iter_mut().zip(&more) {
-            for (sum, more) in sums.iter_mut().zip(more) {
-                *sum = sum.plus(*more);
-            }
+    unsafe { tile(&x, &y, terms.len() - rest, ahead, sums) };
+    if rest == 0 {
+        return;
+    }
+    // Zeros add nothing: no sum is -0.
+    let mut last = [[T::ZERO; MOST]; ROWS + COLUMNS];
+    for (last, of) in last.iter_mut().zip(rows.iter().chain(columns)) {
+        if !of.is_empty() {
+            last[..rest].copy_from_slice(&of[whole..terms.end]);
         }
     }
-    sums
+    let (last_rows, last_columns) = last.split_at(ROWS);
+    starts(&mut x, last_rows, 0..MOST);
+    starts(&mut y, last_columns, 0..MOST);
+    let mut more = [[T::ZERO; COLUMNS]; ROWS];
+    // SAFETY: arrays that are as long.
+    unsafe { tile(&x, &y, LANES / size_of::<T>(), 0, &mut more) };
+    for (sum, more) in sums.iter_mut().flatten().zip(more.iter().flatten()) {
+        *sum = sum.plus(*more);
+    }
+}
+
+/// Where some elements of each row lie; rows that are not used are empty.
+fn starts<T, R: AsRef<[T]>>(pointers: &mut [*const T], rows: &[R], elements: Range<usize>) {
+    for (pointer, row) in pointers.iter_mut().zip(rows) {
+        let row = row.as_ref();
+        if !row.is_empty() {
+            *pointer = row[elements.clone()].as_ptr();
+        }
+    }
 }
 
 /// The sum of a vector's elements, by halves.
@@ -254,11 +259,12 @@ macro_rules! tiles {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $features)]
         unsafe fn $name<const R: usize, const C: usize>(
-            rows: [*const $type; R],
-            columns: [*const $type; C],
+            rows: &Pointers<$type, ROWS>,
+            columns: &Pointers<$type, COLUMNS>,
             k: usize,
             ahead: usize,
-        ) -> [[$type; C]; R] {
+            all: &mut Sums<$type>,
+        ) {
             use std::arch::x86_64::*;
             const LANE: usize = LANES / size_of::<$type>();
             let mut sums = [[[$zero(); LANE / $width]; C]; R];
@@ -285,13 +291,11 @@ macro_rules! tiles {
                     }
                 }
             }
-            let mut all = [[0.0; C]; R];
             for r in 0..R {
                 for c in 0..C {
                     all[r][c] = halves::$sum(sums[r][c]);
                 }
             }
-            all
         }
     };
 }
@@ -301,38 +305,37 @@ tiles!(avx512_f64, "avx512f,avx512dq,avx512vl,avx2,fma", f64, 8, _mm512_setzero_
 tiles!(avx2_f32, "avx2,fma", f32, 8, _mm256_setzero_ps _mm256_loadu_ps _mm256_fmadd_ps of_eight);
 tiles!(avx2_f64, "avx2,fma", f64, 4, _mm256_setzero_pd _mm256_loadu_pd _mm256_fmadd_pd of_four);
 
-/// Tiles of both element types by an instruction set.
-macro_rules! by {
-    ($set:ident, $single:ident, $double:ident) => {
-        #[cfg(target_arch = "x86_64")]
-        struct $set;
-
-        #[cfg(target_arch = "x86_64")]
-        impl Tiles for $set {
-            #[inline(always)]
-            unsafe fn tile<T: Real, const R: usize, const C: usize>(
-                rows: [*const T; R],
-                columns: [*const T; C],
-                k: usize,
-                ahead: usize,
-            ) -> [[T; C]; R] {
-                // SAFETY: as the caller promises; of the two real types one has four bytes, the other eight.
-                unsafe {
-                    if size_of::<T>() == 4 {
-                        let (x, y) = (rows.map(|x| x.cast()), columns.map(|y| y.cast()));
-                        std::mem::transmute_copy(&$single::<R, C>(x, y, k, ahead))
-                    } else {
-                        let (x, y) = (rows.map(|x| x.cast()), columns.map(|y| y.cast()));
-                        std::mem::transmute_copy(&$double::<R, C>(x, y, k, ahead))
-                    }
+/// Tiles of an element type by instruction sets.
+macro_rules! tiled {
+    ($type:ty, $avx512:ident, $avx2:ident) => {
+        impl Tiled for $type {
+            fn tile(rows: usize, columns: usize) -> Tile<$type> {
+                #[cfg(target_arch = "x86_64")]
+                match (Isa::host(), rows, columns) {
+                    (Isa::Avx512, 8, 3) => return $avx512::<8, 3>,
+                    (Isa::Avx512, 8, 1) => return $avx512::<8, 1>,
+                    (Isa::Avx512, 4, 6) => return $avx512::<4, 6>,
+                    (Isa::Avx512, 4, 1) => return $avx512::<4, 1>,
+                    (Isa::Avx512, 2, 6) => return $avx512::<2, 6>,
+                    (Isa::Avx512, 2, 3) => return $avx512::<2, 3>,
+                    (Isa::Avx512, 2, 1) => return $avx512::<2, 1>,
+                    (Isa::Avx512, 1, 6) => return $avx512::<1, 6>,
+                    (Isa::Avx512, 1, 3) => return $avx512::<1, 3>,
+                    (Isa::Avx512, 1, 1) => return $avx512::<1, 1>,
+                    (Isa::Avx2, 2, 3) => return $avx2::<2, 3>,
+                    (Isa::Avx2, 2, 1) => return $avx2::<2, 1>,
+                    (Isa::Avx2, 1, 3) => return $avx2::<1, 3>,
+                    (Isa::Avx2, 1, 1) => return $avx2::<1, 1>,
+                    _ => {}
                 }
+                unreachable!("a tile of {rows} rows and {columns} columns")
             }
         }
     };
 }
 
-by!(Avx512, avx512_f32, avx512_f64);
-by!(Avx2, avx2_f32, avx2_f64);
+tiled!(f32, avx512_f32, avx2_f32);
+tiled!(f64, avx512_f64, avx2_f64);
 
 #[cfg(test)]
 mod tests {

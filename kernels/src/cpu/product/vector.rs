@@ -2,6 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::dot_lanes;
+use super::dots::Tiled;
 use crate::cpu::dense::{Plain, Shared, ranges};
 use crate::cpu::number::Wide;
 use crate::cpu::view::View;
@@ -10,7 +11,7 @@ use ferrotrace_runtime::{DType, Isa, Pool};
 use gemm_common::Parallelism;
 
 /// A floating-point type in which products are computed.
-pub trait Real: Wide<Total = f64> + Plain + Cast<Self> {
+pub trait Real: Wide<Total = f64> + Plain + Cast<Self> + Tiled {
     /// self · a + b, rounded once where the machine has the instruction.
     fn fused(self, a: Self, b: Self) -> Self;
     /// self − other.

@@ -1,6 +1,6 @@
 //! Positions of extremes.
 
-use super::fold::{Fold, Join, LANES, Lanes, Max, Min, lanes};
+use super::fold::{Fold, Join, LANES, Max, Min, folded, lanes};
 use crate::cpu::isa::{Loop, dispatch};
 use crate::cpu::number::Wide;
 use std::marker::PhantomData;
@@ -67,7 +67,8 @@ impl<J: Extreme> Fold for Arg<J> {
         // SAFETY: as the caller promises.
         let x = unsafe { std::slice::from_raw_parts(x, n) };
         for (i, piece) in x.chunks(PIECE).enumerate() {
-            let value = dispatch(Lanes::<J>(piece));
+            // SAFETY: a slice of that many elements.
+            let value = unsafe { folded::<J>(piece.len(), piece.as_ptr()) };
             if state.position < 0 || J::beats(value, state.value) {
                 let first = dispatch(Find(piece, value));
                 state = Place {

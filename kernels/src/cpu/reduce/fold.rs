@@ -176,8 +176,8 @@ macro_rules! joins {
             }
             unsafe fn run(state: T, n: usize, x: *const T, _: usize) -> T {
                 // SAFETY: as the caller promises.
-                let x = unsafe { std::slice::from_raw_parts(x, n) };
-                state.$join(dispatch(Lanes::<Self>(x)))
+                let value = unsafe { folded::<Self>(n, x) };
+                state.$join(value)
             }
             unsafe fn columns(states: *mut T, rows: usize, cols: usize, x: *const T, pitch: usize, _: usize) {
                 dispatch(Columns::<Self> { states, rows, cols, x, pitch });
@@ -204,19 +204,7 @@ joins! {
 }
 
 /// A fold of a dense run: element i in lane i mod 64, every few elements of a lane for themselves so that errors stay
-/// small, then a tree over the lanes.
-pub(super) struct Lanes<'a, J: Join>(pub(super) &'a [J::T]);
-
-impl<J: Join> Loop for Lanes<'_, J> {
-    type Output = J::T;
-
-    #[inline(always)]
-    fn run(self) -> J::T {
-        lanes::<J>(self.0)
-    }
-}
-
-/// The fold of [`Lanes`]. What would join `START` to a lane is left out: it changes no lane that began with it.
+/// small, then a tree over the lanes. What would join `START` to a lane is left out: it changes no lane that began with it.
 #[inline(always)]
 pub(super) fn lanes<J: Join>(x: &[J::T]) -> J::T {
     if x.len() < 16 {
@@ -277,6 +265,7 @@ fn across<J: Join, const N: usize>(mut lanes: [J::T; N], rest: &[J::T]) -> J::T 
     lanes[0]
 }
 
+/// Folds of dense rows.
 struct Each<J: Join> {
     rows: usize,
     n: usize,
@@ -299,6 +288,22 @@ impl<J: Join> Loop for Each<J> {
             }
         }
     }
+}
+
+/// The fold of one row of `n` elements: of [`Each`], whose code is much of this crate's, there is no second form.
+///
+/// # Safety
+/// `n` elements may be read.
+pub(super) unsafe fn folded<J: Join>(n: usize, x: *const J::T) -> J::T {
+    let mut value = J::START;
+    dispatch(Each::<J> {
+        rows: 1,
+        n,
+        x,
+        pitch: 0,
+        out: &mut value,
+    });
+    value
 }
 
 struct Columns<J: Join> {

@@ -11,35 +11,23 @@ use crate::cpu::number::{Number, Wide};
 pub fn pool<T: Number>(kind: PoolKind, axes: [Axis; 3], x: &[T], out: &mut [T]) {
     let row = axes[2];
     let taps = axes.iter().map(|a| a.kernel).product::<usize>();
-    let large = kind == PoolKind::Avg && taps > 2 * TAPS;
-    rows(
-        out,
-        row.output,
-        row.output * taps,
-        |first, out| match large {
-            true => dispatch(Windows::<T, true> {
-                kind,
-                axes,
-                x,
-                first,
-                out,
-            }),
-            false => dispatch(Windows::<T, false> {
-                kind,
-                axes,
-                x,
-                first,
-                out,
-            }),
-        },
-    );
+    let cost = row.output * taps;
+    rows(out, row.output, cost, |first, out| {
+        dispatch(Windows {
+            kind,
+            axes,
+            x,
+            first,
+            out,
+        });
+    });
 }
 
 /// Taps of a large window that are summed before they join its total.
 const TAPS: usize = 32;
 
-/// Windows, LARGE ones with totals: what was summed of some taps joins them.
-struct Windows<'a, T, const LARGE: bool> {
+/// Windows, large ones of means with totals: what was summed of some taps joins them.
+struct Windows<'a, T> {
     kind: PoolKind,
     axes: [Axis; 3],
     x: &'a [T],
@@ -47,7 +35,7 @@ struct Windows<'a, T, const LARGE: bool> {
     out: &'a mut [T],
 }
 
-impl<T: Number, const LARGE: bool> Loop for Windows<'_, T, LARGE> {
+impl<T: Number> Loop for Windows<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -63,13 +51,14 @@ impl<T: Number, const LARGE: bool> Loop for Windows<'_, T, LARGE> {
         let lines = depth.output * height.output;
         let size = depth.input * height.input * row.input;
         let taps = depth.kernel * height.kernel * row.kernel;
+        let large = kind == PoolKind::Avg && taps > 2 * TAPS;
         let start = match kind {
             PoolKind::Max => T::Wide::LOWEST,
             PoolKind::Avg => T::Wide::ZERO,
         };
         let mut all = vec![start; row.output];
         let mut totals =
-            vec![<T::Wide as Wide>::Total::default(); if LARGE { row.output } else { 0 }];
+            vec![<T::Wide as Wide>::Total::default(); if large { row.output } else { 0 }];
         let columns: Vec<_> = (0..row.kernel)
             .filter_map(|tw| {
                 let inside = row.inside(tw, 0..row.output);
@@ -100,14 +89,14 @@ impl<T: Number, const LARGE: bool> Loop for Windows<'_, T, LARGE> {
                             }
                         }
                         taken += 1;
-                        if LARGE && taken == TAPS {
+                        if large && taken == TAPS {
                             taken = 0;
                             join(&mut all, &mut totals);
                         }
                     }
                 }
             }
-            if LARGE {
+            if large {
                 join(&mut all, &mut totals);
                 for (value, &total) in all.iter_mut().zip(&totals) {
                     *value = T::Wide::of_total(total);

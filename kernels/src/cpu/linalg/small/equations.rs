@@ -1,8 +1,8 @@
 //! Equations by factors and by triangles.
 
-use super::{Lane, Matrices, SIDE, by_rows, load};
+use super::{Lane, Matrices, SIDE, SMALL, matrices};
 use crate::cpu::dense::rows;
-use crate::cpu::isa::Loop;
+use crate::cpu::isa::{Loop, dispatch};
 use crate::cpu::linalg::{Fault, First, Float, PACKED_HEAD, Triangular};
 
 /// What equations are solved by.
@@ -42,7 +42,7 @@ impl<'a, T: Float> SmallEquations<'a, T> {
                 let at = start + i * SIDE;
                 let of = &self.of[at..at + x.len() / (n * k)];
                 let equations = SmallEquations { of, ..self };
-                let faults = by_rows!(n, Solve::<T> { equations, x, k });
+                let faults = dispatch(Solve { equations, x, k });
                 for (lane, &pivot) in faults.iter().enumerate().filter(|(_, pivot)| **pivot > 0) {
                     first.note(at + lane, Fault::Singular(pivot));
                 }
@@ -67,13 +67,13 @@ impl<'a, T: Float> SmallEquations<'a, T> {
 }
 
 /// Equations by at most [`SIDE`] matrices.
-struct Solve<'a, T, const N: usize> {
+struct Solve<'a, T> {
     equations: SmallEquations<'a, T>,
     x: &'a mut [T],
     k: usize,
 }
 
-impl<T: Float, const N: usize> Loop for Solve<'_, T, N> {
+impl<T: Float> Loop for Solve<'_, T> {
     /// Of each matrix the first pivot that is 0, counted from 1; 0 where none is.
     type Output = [usize; SIDE];
 
@@ -82,12 +82,8 @@ impl<T: Float, const N: usize> Loop for Solve<'_, T, N> {
         let (equations, k) = (self.equations, self.k);
         let SmallEquations { of, n, form, .. } = equations;
         let head = equations.head() * n;
-        let mut f = [[[T::ONE; SIDE]; N]; N];
-        load(
-            &mut f,
-            of.iter().map(|&at| &equations.matrix(at)[head..]),
-            n,
-        );
+        matrices!(f, n, T);
+        f.load(of.iter().map(|&at| &equations.matrix(at)[head..]));
         // Rows of the right-hand side are given, or rows of the result are put, in the order of the factors.
         let (given, put) = match form {
             SmallForm::Triangle(_) => (false, false),
@@ -98,7 +94,7 @@ impl<T: Float, const N: usize> Loop for Solve<'_, T, N> {
             false => i,
         };
         for column in 0..k {
-            let mut x = [[T::ZERO; SIDE]; N];
+            let mut x = [[T::ZERO; SIDE]; SMALL];
             for ((lane, from), &at) in self.x.chunks_exact(n * k).enumerate().zip(of) {
                 for (i, x) in x[..n].iter_mut().enumerate() {
                     x[lane] = from[place(given, at, i) * k + column];
@@ -113,17 +109,17 @@ impl<T: Float, const N: usize> Loop for Solve<'_, T, N> {
         }
         match form {
             SmallForm::Triangle(_) => [0; SIDE],
-            SmallForm::Packed { .. } => zeros(&f, n),
+            SmallForm::Packed { .. } => zeros(&f),
         }
     }
 }
 
 /// The first zero on each diagonal, counted from 1; 0 where none is.
 #[inline(always)]
-fn zeros<T: Float, const N: usize>(f: &Matrices<T, N>, n: usize) -> [usize; SIDE] {
+fn zeros<T: Float>(f: &Matrices<'_, T>) -> [usize; SIDE] {
     let mut found = [0; SIDE];
-    for j in (0..n).rev() {
-        for (found, &pivot) in found.iter_mut().zip(&f[j][j]) {
+    for j in (0..f.n).rev() {
+        for (found, &pivot) in found.iter_mut().zip(f.at(j, j)) {
             if pivot == T::ZERO {
                 *found = j + 1;
             }
@@ -134,21 +130,21 @@ fn zeros<T: Float, const N: usize>(f: &Matrices<T, N>, n: usize) -> [usize; SIDE
 
 /// Solves for one right-hand side.
 #[inline(always)]
-fn substitute<T: Float, const N: usize>(f: &Matrices<T, N>, x: &mut [Lane<T>], form: SmallForm) {
+fn substitute<T: Float>(f: &Matrices<'_, T>, x: &mut [Lane<T>], form: SmallForm) {
     match form {
         SmallForm::Triangle(Triangular { upper: false, unit }) => {
-            forward(x, |i, j| &f[i][j], !unit);
+            forward(x, |i, j| f.at(i, j), !unit);
         }
         SmallForm::Triangle(Triangular { upper: true, unit }) => {
-            backward(x, |i, j| &f[i][j], !unit);
+            backward(x, |i, j| f.at(i, j), !unit);
         }
         SmallForm::Packed { transposed: false } => {
-            forward(x, |i, j| &f[i][j], false);
-            backward(x, |i, j| &f[i][j], true);
+            forward(x, |i, j| f.at(i, j), false);
+            backward(x, |i, j| f.at(i, j), true);
         }
         SmallForm::Packed { transposed: true } => {
-            forward(x, |i, j| &f[j][i], true);
-            backward(x, |i, j| &f[j][i], false);
+            forward(x, |i, j| f.at(j, i), true);
+            backward(x, |i, j| f.at(j, i), false);
         }
     }
 }

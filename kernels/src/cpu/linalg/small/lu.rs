@@ -1,8 +1,8 @@
 //! Gaussian elimination with partial pivoting.
 
-use super::{Lane, Matrices, SIDE, by_rows, load, store};
+use super::{Lane, Matrices, SIDE, SMALL, matrices};
 use crate::cpu::dense::rows;
-use crate::cpu::isa::Loop;
+use crate::cpu::isa::{Loop, dispatch};
 use crate::cpu::linalg::{Float, PACKED_HEAD as HEAD};
 
 /// The packed factors of matrices of `n` rows, at most [`SMALL`](super::SMALL): of each, the order of rows, the exchanges, and U with L below it.
@@ -12,51 +12,52 @@ pub fn lu_small<T: Float>(matrices: &[T], out: &mut [T], n: usize) {
         for (i, packed) in block.chunks_mut(SIDE * size).enumerate() {
             let from = (start + i * SIDE) * n * n;
             let matrices = &matrices[from..from + packed.len() / size * n * n];
-            by_rows!(
+            dispatch(Eliminate {
+                matrices,
+                packed,
                 n,
-                Eliminate::<T> {
-                    matrices,
-                    packed,
-                    n
-                }
-            );
+            });
         }
     });
 }
 
 /// At most [`SIDE`] matrices.
-struct Eliminate<'a, T, const N: usize> {
+struct Eliminate<'a, T> {
     matrices: &'a [T],
     packed: &'a mut [T],
     n: usize,
 }
 
-impl<T: Float, const N: usize> Loop for Eliminate<'_, T, N> {
+impl<T: Float> Loop for Eliminate<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
         let n = self.n;
-        let mut x = [[[T::ONE; SIDE]; N]; N];
-        load(&mut x, self.matrices.chunks_exact(n * n), n);
-        // Which row lies in each place, as numbers.
-        let mut order = [[T::ZERO; SIDE]; N];
-        for i in 1..n {
-            order[i] = order[i - 1].map(|number| number + T::ONE);
+        matrices!(x, n, T);
+        x.load(self.matrices.chunks_exact(n * n));
+        // Which row lies in each place, and which was exchanged with each.
+        let mut order = [[0u8; SIDE]; SMALL];
+        for (i, order) in order.iter_mut().enumerate() {
+            order.fill(i as u8);
         }
-        let mut exchanged = [[T::ZERO; SIDE]; N];
+        let mut exchanged = [[0u8; SIDE]; SMALL];
         for j in 0..n {
-            let pivots = greatest(&x, n, j);
+            let pivots = greatest(&x, j);
             for i in j + 1..n {
-                let moves = pivots.map(|at| usize::from(at) == i);
-                if moves.contains(&true) {
-                    exchange(&mut x, [j, i], &moves);
-                    let (above, below) = order.split_at_mut(i);
-                    swap(&mut above[j], &mut below[0], &moves);
+                if !pivots.contains(&(i as u8)) {
+                    continue;
                 }
+                let mut moves = [false; SIDE];
+                for l in 0..SIDE {
+                    moves[l] = pivots[l] == i as u8;
+                }
+                exchange(&mut x, [j, i], &moves);
+                let (above, below) = order.split_at_mut(i);
+                swap(&mut above[j], &mut below[0], &moves);
             }
-            exchanged[j] = pivots.map(|at| T::from_f64(f64::from(at)));
-            eliminate(&mut x, n, j);
+            exchanged[j] = pivots;
+            eliminate(&mut x, j);
         }
         let size = (HEAD + n) * n;
         let heads = self
@@ -65,26 +66,30 @@ impl<T: Float, const N: usize> Loop for Eliminate<'_, T, N> {
             .map(|packed| &mut packed[..HEAD * n]);
         for (lane, head) in heads.enumerate() {
             for i in 0..n {
-                head[i] = order[i][lane];
-                head[n + i] = exchanged[i][lane];
+                head[i] = T::from_f64(f64::from(order[i][lane]));
+                head[n + i] = T::from_f64(f64::from(exchanged[i][lane]));
             }
         }
         let factors = self
             .packed
             .chunks_exact_mut(size)
             .map(|packed| &mut packed[HEAD * n..]);
-        store(&x, factors, n);
+        x.store(factors);
     }
 }
 
 /// The rows from `j` on whose elements of column `j` are the greatest, the first of equals.
 #[inline(always)]
-fn greatest<T: Float, const N: usize>(x: &Matrices<T, N>, n: usize, j: usize) -> Lane<u8> {
+fn greatest<T: Float>(x: &Matrices<'_, T>, j: usize) -> Lane<u8> {
     let mut found = [j as u8; SIDE];
-    let mut most = x[j][j].map(|x| x.abs());
-    for (i, row) in x.iter().enumerate().take(n).skip(j + 1) {
+    let mut most = *x.at(j, j);
+    for most in &mut most {
+        *most = most.abs();
+    }
+    for i in j + 1..x.n {
+        let row = x.at(i, j);
         for l in 0..SIDE {
-            let own = row[j][l].abs();
+            let own = row[l].abs();
             let greater = own > most[l];
             found[l] = if greater { i as u8 } else { found[l] };
             most[l] = if greater { own } else { most[l] };
@@ -95,13 +100,11 @@ fn greatest<T: Float, const N: usize>(x: &Matrices<T, N>, n: usize, j: usize) ->
 
 /// Exchanges two rows of the matrices that `moves` names.
 #[inline(always)]
-fn exchange<T: Float, const N: usize>(
-    x: &mut Matrices<T, N>,
-    [j, i]: [usize; 2],
-    moves: &Lane<bool>,
-) {
-    let (above, below) = x.split_at_mut(i);
-    for (a, b) in above[j].iter_mut().zip(&mut below[0]) {
+fn exchange<T: Float>(x: &mut Matrices<'_, T>, [j, i]: [usize; 2], moves: &Lane<bool>) {
+    let n = x.n;
+    let (row, below) = x.row_and_rest(j);
+    let other = &mut below[(i - j - 1) * n..(i - j) * n];
+    for (a, b) in row.iter_mut().zip(other) {
         swap(a, b, moves);
     }
 }
@@ -117,10 +120,10 @@ fn swap<E: Copy>(a: &mut Lane<E>, b: &mut Lane<E>, moves: &Lane<bool>) {
 
 /// Takes row `j` from the rows below it. A column of zeros is left as it is.
 #[inline(always)]
-fn eliminate<T: Float, const N: usize>(x: &mut Matrices<T, N>, n: usize, j: usize) {
-    let (above, below) = x.split_at_mut(j + 1);
-    let row = &above[j];
-    for other in &mut below[..n - j - 1] {
+fn eliminate<T: Float>(x: &mut Matrices<'_, T>, j: usize) {
+    let n = x.n;
+    let (row, below) = x.row_and_rest(j);
+    for other in below.chunks_exact_mut(n) {
         let mut factors = [T::ZERO; SIDE];
         for l in 0..SIDE {
             let zero = row[j][l] == T::ZERO;

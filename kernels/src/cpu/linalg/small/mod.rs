@@ -19,49 +19,74 @@ const SIDE: usize = 16;
 /// An element of each matrix.
 type Lane<T> = [T; SIDE];
 
-/// Matrices of at most `N` rows and columns, a lane each. Lanes without a matrix have ones.
-type Matrices<T, const N: usize> = [[Lane<T>; N]; N];
-
-/// Reads at most [`SIDE`] matrices of `n` rows; other lanes are left as they are.
-#[inline(always)]
-fn load<'a, T: Float, const N: usize>(
-    x: &mut Matrices<T, N>,
-    matrices: impl Iterator<Item = &'a [T]>,
+/// Matrices of `n` rows and columns, a lane each: elements row by row. Lanes without a matrix have ones.
+///
+/// `n` is no constant: the code for each would take as long to compile as all other factorisations do.
+struct Matrices<'a, T> {
+    elements: &'a mut [Lane<T>],
     n: usize,
-) {
-    for (lane, matrix) in matrices.enumerate() {
-        for (x, row) in x.iter_mut().zip(matrix.chunks_exact(n)) {
-            for (x, &element) in x.iter_mut().zip(row) {
+}
+
+impl<T: Float> Matrices<'_, T> {
+    /// Reads at most [`SIDE`] matrices; other lanes are left as they are.
+    #[inline(always)]
+    fn load<'a>(&mut self, matrices: impl Iterator<Item = &'a [T]>) {
+        for (lane, matrix) in matrices.enumerate() {
+            for (x, &element) in self.elements.iter_mut().zip(matrix) {
                 x[lane] = element;
             }
         }
     }
-}
 
-/// Writes what [`load`] reads.
-#[inline(always)]
-fn store<'a, T: Float, const N: usize>(
-    x: &Matrices<T, N>,
-    matrices: impl Iterator<Item = &'a mut [T]>,
-    n: usize,
-) {
-    for (lane, matrix) in matrices.enumerate() {
-        for (x, row) in x.iter().zip(matrix.chunks_exact_mut(n)) {
-            for (x, element) in x.iter().zip(row) {
+    /// Writes what [`load`](Self::load) reads.
+    #[inline(always)]
+    fn store<'a>(&self, matrices: impl Iterator<Item = &'a mut [T]>) {
+        for (lane, matrix) in matrices.enumerate() {
+            for (x, element) in self.elements.iter().zip(matrix) {
                 *element = x[lane];
             }
         }
     }
+
+    #[inline(always)]
+    fn at(&self, i: usize, j: usize) -> &Lane<T> {
+        &self.elements[i * self.n + j]
+    }
+
+    #[inline(always)]
+    fn at_mut(&mut self, i: usize, j: usize) -> &mut Lane<T> {
+        &mut self.elements[i * self.n + j]
+    }
+
+    /// Row `j` and the rows behind it.
+    #[inline(always)]
+    fn row_and_rest(&mut self, j: usize) -> (&mut [Lane<T>], &mut [Lane<T>]) {
+        let behind = &mut self.elements[j * self.n..];
+        behind.split_at_mut(self.n)
+    }
 }
 
-/// Runs a loop of matrices of at most 4, 8 or [`SMALL`] rows.
-macro_rules! by_rows {
-    ($n:expr, $loop:ident::<$T:ident> $fields:tt) => {
-        match $n {
-            0..=4 => $crate::cpu::isa::dispatch($loop::<$T, 4> $fields),
-            5..=8 => $crate::cpu::isa::dispatch($loop::<$T, 8> $fields),
-            _ => $crate::cpu::isa::dispatch($loop::<$T, { $crate::cpu::linalg::SMALL }> $fields),
-        }
+/// Binds `$x` to matrices of ones, of `$n` rows, in no more memory than matrices of 4, 8 or [`SMALL`] rows need.
+macro_rules! matrices {
+    ($x:ident, $n:expr, $T:ty) => {
+        let (mut few, mut some, mut most);
+        let n: usize = $n;
+        let one = [<$T>::ONE; $crate::cpu::linalg::small::SIDE];
+        let elements: &mut [$crate::cpu::linalg::small::Lane<$T>] = match n {
+            0..=4 => {
+                few = [one; 16];
+                &mut few[..n * n]
+            }
+            5..=8 => {
+                some = [one; 64];
+                &mut some[..n * n]
+            }
+            _ => {
+                most = [one; SMALL * SMALL];
+                &mut most[..n * n]
+            }
+        };
+        let mut $x = $crate::cpu::linalg::small::Matrices { elements, n };
     };
 }
-use by_rows;
+use matrices;

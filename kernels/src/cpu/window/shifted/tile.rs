@@ -180,8 +180,13 @@ unsafe fn across<const V: usize, const P: usize>(t: &Across<'_>, to: *mut f32, m
     // SAFETY: as the caller promises; addresses that are only asked for may be any.
     unsafe {
         let mut sums = [[_mm512_setzero_ps(); V]; P];
-        let x: [*const f32; P] = std::array::from_fn(|p| t.x.add(t.positions[p]));
-        let w: [*const f32; V] = std::array::from_fn(|v| t.weights.add(v * t.panel));
+        let (mut x, mut w) = ([t.x; P], [t.weights; V]);
+        for p in 0..P {
+            x[p] = t.x.add(t.positions[p]);
+        }
+        for v in 0..V {
+            w[v] = t.weights.add(v * t.panel);
+        }
         for j in 0..t.offsets.len() - AHEAD {
             let later = *t.offsets.get_unchecked(j + AHEAD);
             _mm_prefetch::<_MM_HINT_T0>(x[0].wrapping_add(later).cast());
