@@ -3,11 +3,15 @@
 //!
 //! ```text
 //! cargo bench --bench elements [-- --rounds N] [-- --smoke] [names]
+//! cargo bench --bench elements -- random [--cuda] [--lengths] FIRST COUNT
 //! ```
+//!
+//! The second form times [random programs](random).
 
 mod arranged;
 #[path = "../measure/mod.rs"]
 mod measure;
+mod random;
 
 use ferrotrace::prelude::*;
 use measure::Outcome;
@@ -112,6 +116,9 @@ const CASES: &[Case] = &[
 ];
 
 fn main() -> Outcome {
+    if let Some(options) = random::Options::from_args() {
+        return random::run(&options?);
+    }
     let cases = CASES
         .iter()
         .chain(arranged::CASES)

@@ -1,4 +1,5 @@
-//! Values that a reshape reads as rows of another length, in the middle of which their own rows end.
+//! Values that a reshape, or a part of what one gives, reads as rows of another length, in the middle of which their own rows
+//! end.
 
 use super::Realized;
 use crate::graph::{Graph, Node};
@@ -11,10 +12,13 @@ use smallvec::SmallVec;
 /// Values that are looked at most for whether one depends on where its rows end.
 const MOST_READ: usize = 32;
 
+/// How many times the elements that are read a value may have that is stored for them.
+const MOST_STORED: usize = 4;
+
 /// The value that a reshape reads as rows of another length, and the views between, if the value has no memory and depends on
 /// where its rows end: what is padded, joined or scaled row by row does. A kernel that computed it where it is read would find
 /// row and column of each element by a division. Scores of relative positions, which a padding and a reshape skew, are such
-/// values.
+/// values. So is what a reshape joins, of which a part begins or ends within the rows that were joined.
 pub(super) fn read_as_other_rows(
     graph: &Graph,
     realized: &Realized,
@@ -23,25 +27,78 @@ pub(super) fn read_as_other_rows(
 ) -> Option<(ValueId, SmallVec<[ValueId; 4]>)> {
     let node = graph.node(id);
     let enough = node.shape.numel() >= policy.thresholds.tiled_elements;
-    if !policy.target.library.is_complete() || !enough || !reshapes(node) {
+    let of = graph.operands(id).next()?;
+    let takes = reshapes(node) || part(node, &graph.node(of).shape).is_some();
+    if !policy.target.library.is_complete() || !enough || !takes {
         return None;
     }
     let mut between: SmallVec<[ValueId; 4]> = SmallVec::new();
-    let mut base = graph.operands(id).next()?;
+    let mut base = of;
     while realized.window(graph, base).is_none() && keeps_order(graph, base) {
         between.push(base);
         base = graph.operands(base).next()?;
     }
-    if realized.window(graph, base).is_some() {
+    let views = [id].into_iter().chain(between.iter().copied());
+    let is_reshaped = views.clone().any(|view| reshapes(graph.node(view)));
+    let elements = graph.node(base).shape.numel();
+    let few = elements > MOST_STORED.saturating_mul(node.shape.numel());
+    if realized.window(graph, base).is_some() || !is_reshaped || few {
         return None;
     }
-    let mut lengths = lengths(&graph.node(base).shape);
-    for &view in between.iter().rev() {
+    let mut rows = Rows::of(&graph.node(base).shape);
+    for view in views.rev() {
         let from = graph.operands(view).next()?;
-        pass(graph.node(view), &graph.node(from).shape, &mut lengths);
+        rows.pass(graph.node(view), &graph.node(from).shape);
     }
-    let depends = ends_within(&lengths, &node.shape) && depends_on_rows(graph, realized, base);
+    let short = policy.thresholds.unrolled;
+    let depends = rows.end_within(&node.shape, short) && depends_on_rows(graph, realized, base);
     depends.then_some((base, between))
+}
+
+/// An operand of a padding or a join along which rows lie that a reshape joins, and that are computed: interleaved values that are
+/// padded, say. Behind elements that are put before it a row of the result begins at another place than theirs, and each element
+/// would find its own by a division.
+pub(super) fn joined_rows(
+    graph: &Graph,
+    realized: &Realized,
+    id: ValueId,
+    policy: &Policy,
+) -> Option<ValueId> {
+    let node = graph.node(id);
+    let enough = node.shape.numel() >= policy.thresholds.tiled_elements;
+    if !policy.target.library.is_complete() || !enough || !node.is_of(Class::Arrange) {
+        return None;
+    }
+    graph.operands(id).find(|&operand| {
+        let shape = &graph.node(operand).shape;
+        let (row, other) = (shape.last(), node.shape.last());
+        let moved = shape.rank() == node.shape.rank() && row != other;
+        moved && row.is_some_and(|&row| joins_rows(graph, realized, operand, row))
+    })
+}
+
+/// Whether rows of `row` elements of a value are computed of several that a reshape joins.
+fn joins_rows(graph: &Graph, realized: &Realized, id: ValueId, row: usize) -> bool {
+    let shape = &graph.node(id).shape;
+    let mut met: SmallVec<[ValueId; 16]> = SmallVec::from_slice(&[id]);
+    let mut next = 0;
+    while let Some(&v) = met.get(next) {
+        next += 1;
+        let node = graph.node(v);
+        if met.len() > MOST_READ || node.shape != *shape || realized.window(graph, v).is_some() {
+            continue;
+        }
+        let of = graph.operands(v).next();
+        if let Some(of) = of.filter(|_| reshapes(node)) {
+            let inner = graph.node(of).shape.last().copied().unwrap_or(1);
+            if realized.window(graph, of).is_none() && 1 < inner && inner < row {
+                return true;
+            }
+        } else if node.is_of(Class::Pointwise) {
+            met.extend(graph.operands(v));
+        }
+    }
+    false
 }
 
 fn reshapes(node: &Node) -> bool {
@@ -79,25 +136,54 @@ fn lengths(shape: &Shape) -> SmallVec<[usize; 4]> {
     lengths.collect()
 }
 
-/// The lengths of a value's rows in what a view makes of its elements, which are in their order: those within the dimension
-/// of which the view takes a part stay, those of whole ones shrink with it.
-fn pass(view: &Node, from: &Shape, lengths: &mut SmallVec<[usize; 4]>) {
-    if let Some(part) = part(view, from) {
-        let whole: usize = from[part.dim..].iter().product();
-        let left: usize = view.shape[part.dim..].iter().product();
-        for length in lengths.iter_mut().filter(|length| **length >= whole) {
-            *length = *length / whole.max(1) * left;
-        }
-    } else if !reshapes(view) {
-        lengths.push(from.numel());
-    }
+/// Rows of a value in what views make of its elements, which are in their order.
+struct Rows {
+    /// How many elements a row has, a matrix, and so on.
+    lengths: SmallVec<[usize; 4]>,
+    /// Whether a part begins or ends within one of them.
+    cut: bool,
 }
 
-/// Whether rows of these lengths end in the middle of rows of a shape.
-fn ends_within(lengths: &[usize], shape: &Shape) -> bool {
-    let other = self::lengths(shape);
-    let fits = |a: usize, b: usize| a.max(b).is_multiple_of(a.min(b).max(1));
-    lengths.iter().any(|&a| other.iter().any(|&b| !fits(a, b)))
+impl Rows {
+    fn of(shape: &Shape) -> Rows {
+        let (lengths, cut) = (lengths(shape), false);
+        Rows { lengths, cut }
+    }
+
+    /// The rows behind a view. Those within the dimension of which it takes a part stay, unless the part lies within one of them;
+    /// those of whole ones shrink with it.
+    fn pass(&mut self, view: &Node, from: &Shape) {
+        if let Some(part) = part(view, from) {
+            let whole: usize = from[part.dim..].iter().product();
+            let left: usize = view.shape[part.dim..].iter().product();
+            let inner = whole / from[part.dim].max(1);
+            let first = part.span(from).0 * inner;
+            let last = (first + left).saturating_sub(1);
+            for length in &mut self.lengths {
+                let row = (*length).max(1);
+                if row >= whole {
+                    *length = row / whole.max(1) * left;
+                } else if first / row == last / row {
+                    *length = left;
+                } else if inner == 1 {
+                    self.cut |= !(first.is_multiple_of(row) && left.is_multiple_of(row));
+                }
+            }
+        } else if !reshapes(view) {
+            self.lengths.push(from.numel());
+        }
+    }
+
+    /// Whether they end in the middle of rows of a shape. Where rows are short, several are one loop.
+    fn end_within(&self, shape: &Shape, short: usize) -> bool {
+        let mut other = lengths(shape);
+        if other.first().is_some_and(|&row| row >= short) {
+            other.truncate(1);
+        }
+        let fits = |a: usize, b: usize| a.max(b).is_multiple_of(a.min(b).max(1));
+        let mut lengths = self.lengths.iter();
+        self.cut || lengths.any(|&a| other.iter().any(|&b| !fits(a, b)))
+    }
 }
 
 /// Whether a value is computed of more than the elements at its own place of dense tensors, and numbers.

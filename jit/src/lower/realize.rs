@@ -379,9 +379,11 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             store(&mut realized, &mut costs, id);
             continue;
         }
-        if op.is_barrier()
-            && let Some(x) = graph.operands(id).next()
-        {
+        let apart = match op.is_barrier() {
+            true => graph.operands(id).next(),
+            false => scan::reads_parts(graph, &realized, id, policy),
+        };
+        if let Some(x) = apart {
             need_memory(graph, &mut realized, &mut costs, x);
             if let Some((Source::Node(stored), _)) = realized.window(graph, x) {
                 realized.apart.insert(stored);
@@ -403,6 +405,9 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             for v in views {
                 costs[v.0 as usize] = Cost::STORED;
             }
+        }
+        if let Some(operand) = realigned::joined_rows(graph, &realized, id, policy) {
+            need_memory(graph, &mut realized, &mut costs, operand);
         }
         let mut times = 1;
         if let Some(Reduce { kind, mask, .. }) = op.as_reduce() {

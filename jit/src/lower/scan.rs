@@ -8,8 +8,10 @@ use crate::expr::Expr;
 use crate::graph::{Graph, Node, Precision};
 use crate::nest::LoopNest;
 use crate::policy::Policy;
-use ferrotrace_kernels::{BinaryOp, Operand, ReduceKind, ScanKind, UnaryOp, ValueId};
+use ferrotrace_kernels::op::Scan;
+use ferrotrace_kernels::{BinaryOp, Class, Op, Operand, ReduceKind, ScanKind, UnaryOp, ValueId};
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
+use smallvec::SmallVec;
 
 /// Elements along the scanned dimension; a scalar has one.
 pub(super) fn length(shape: &Shape, dim: usize) -> usize {
@@ -36,6 +38,56 @@ pub(super) fn is_library_scan(node: &Node, kind: ScanKind, dim: usize, policy: &
     kind == ScanKind::LogSumExp
         || is_long
         || (in_order && is_contiguous && !policy.target.ordered_scans)
+}
+
+/// Values that are looked at most for where their elements come from.
+const MOST_READ: usize = 32;
+
+/// The operand of a scan that is computed of parts of its rows, or of rows that take turns, if that is to be stored: what is
+/// repeated, interleaved, joined or padded. The loop of a scan holds what was folded so far of each lane, so that no part of a row
+/// has a loop of its own there, and short axes are not written out.
+pub(super) fn reads_parts(
+    graph: &Graph,
+    realized: &Realized,
+    id: ValueId,
+    policy: &Policy,
+) -> Option<ValueId> {
+    let node = graph.node(id);
+    let Scan { dim, .. } = node.operator().and_then(Op::as_scan)?;
+    let operand = graph.operands(id).next()?;
+    let enough = node.shape.numel() >= policy.thresholds.tiled_elements;
+    if !policy.target.library.is_complete() || !enough || realized.is_stored(operand) {
+        return None;
+    }
+    let row = |v: ValueId| graph.node(v).shape.last().copied();
+    let along = dim + 1 == node.shape.rank();
+    let mut met: SmallVec<[ValueId; 16]> = SmallVec::from_slice(&[operand]);
+    let mut next = 0;
+    while let Some(&v) = met.get(next) {
+        next += 1;
+        if met.len() > MOST_READ {
+            return None;
+        }
+        let of = graph.node(v);
+        if of.shape.numel() <= 1 || realized.window(graph, v).is_some() {
+            continue;
+        }
+        let is_view = of.is(Op::is_view);
+        let other_rows = graph.operands(v).find(|&from| row(from) != row(v));
+        let view = of.operator().and_then(Op::as_view);
+        if view.is_some_and(|view| view.is_reshape()) {
+            let turns = other_rows.and_then(row);
+            if turns.is_some_and(|n| 1 < n && n < policy.thresholds.unrolled) {
+                return Some(operand);
+            }
+        } else if of.is_of(Class::Arrange) && other_rows.is_some() && !along {
+            return Some(operand);
+        }
+        if is_view || of.is_of(Class::Pointwise) || of.is_of(Class::Arrange) {
+            met.extend(graph.operands(v));
+        }
+    }
+    None
 }
 
 /// The loop nest of a scan along a dimension of more than one element.

@@ -224,9 +224,89 @@ fn what_is_read_as_rows_of_another_length_is_stored() {
         run(text, inputs, 1e-5);
         assert_eq!(kernels(text), 2, "{text}");
     }
+    // Parts that begin or end within rows which a reshape joins, and parts of one of them.
+    for (start, len, count) in [(2, 97, 2), (2, 51, 2), (0, 60, 2), (2, 49, 1), (51, 51, 1)] {
+        let part = format!(
+            "%0: f32[48, 50] = input 0 [50, 1]
+             %1: f32[48, 51] = pad(%0, 0.0) {{pads: [[0, 0], [0, 1]]}}
+             %2: f32[24, 102] = reshape(%1) {{to: [24, 102]}}
+             %3: f32[24, {len}] = narrow(%2) {{dim: 1, start: {start}, len: {len}}}
+             %4: f32[24, {len}] = exp(%3)
+             return %4"
+        );
+        run(&part, &matrix[..1], 1e-5);
+        assert_eq!(kernels(&part), count, "{part}");
+    }
     // Whole rows, and what depends on its place in memory alone, need no division.
     for text in [sums("mul(%0, %1)", 24, 100), sums("exp(%0)", 40, 60)] {
         run(&text, &matrix, 1e-5);
         assert_eq!(kernels(&text), 1, "{text}");
+    }
+}
+
+// The loop of a scan has no loop for a part of a row, and no lanes along rows that take turns.
+#[test]
+fn what_is_interleaved_joined_or_padded_is_stored_before_a_scan() {
+    let interleaved = "%0: f32[48, 50, 1] = input 0 [50, 1, 1]
+             %1: f32[48, 50, 1] = exp(%0)
+             %2: f32[48, 50, 2] = cat(%0, %1) {dim: 2}
+             %3: f32[48, 100] = reshape(%2) {to: [48, 100]}";
+    let repeated = "%0: f32[48, 50, 1] = input 0 [50, 1, 1]
+             %1: f32[48, 50, 2] = expand(%0) {to: [48, 50, 2]}
+             %2: f32[48, 100] = reshape(%1) {to: [48, 100]}
+             %3: f32[48, 100] = exp(%2)";
+    let joined = "%0: f32[48, 50] = input 0 [50, 1]
+             %1: f32[48, 50] = exp(%0)
+             %2: f32[48, 100] = cat(%0, %1) {dim: 1}
+             %3: f32[48, 100] = neg(%2)";
+    let padded = "%0: f32[48, 96] = input 0 [96, 1]
+             %1: f32[48, 100] = pad(%0, 0.0) {pads: [[0, 0], [1, 3]]}
+             %2: f32[48, 100] = neg(%1)
+             %3: f32[48, 100] = exp(%2)";
+    for (value, shape, dim, count) in [
+        (interleaved, &[48, 50, 1][..], 0, 2),
+        (interleaved, &[48, 50, 1], 1, 2),
+        (repeated, &[48, 50, 1], 0, 2),
+        (repeated, &[48, 50, 1], 1, 2),
+        (joined, &[48, 50], 0, 2),
+        (padded, &[48, 96], 0, 2),
+        // A row that is scanned is a loop of parts.
+        (joined, &[48, 50], 1, 1),
+        (padded, &[48, 96], 1, 1),
+    ] {
+        let text = format!(
+            "{value}
+             %4: f32[48, 100] = cumsum(%3) {{dim: {dim}}}
+             %5: f32[48, 100] = tanh(%4)
+             return %5"
+        );
+        run(&text, &[noise(shape, 1)], 1e-5);
+        assert_eq!(kernels(&text), count, "{text}\n{}", plan(&text).explain());
+    }
+}
+
+// Behind an element that is put before them, pairs of elements begin at odd places.
+#[test]
+fn interleaved_rows_are_stored_before_they_are_padded_or_joined() {
+    let behind = |reader: &str, columns: usize| {
+        format!(
+            "%0: f32[48, 25, 1] = input 0 [25, 1, 1]
+             %1: f32[48, 25, 1] = exp(%0)
+             %2: f32[48, 25, 2] = cat(%1, %0) {{dim: 2}}
+             %3: f32[48, 50] = reshape(%2) {{to: [48, 50]}}
+             %4: f32[48, {columns}] = {reader}
+             %5: f32[48, {columns}] = exp(%4)
+             return %5"
+        )
+    };
+    let inputs = [noise(&[48, 25, 1], 1)];
+    for (reader, columns, count) in [
+        ("pad(%3, 0.0) {pads: [[0, 0], [1, 2]]}", 53, 2),
+        ("cat(%3, %3) {dim: 1}", 100, 2),
+        ("mul(%3, %3)", 50, 1),
+    ] {
+        let text = behind(reader, columns);
+        run(&text, &inputs, 1e-5);
+        assert_eq!(kernels(&text), count, "{text}\n{}", plan(&text).explain());
     }
 }
