@@ -13,6 +13,9 @@ pub enum Kind {
     Images,
 }
 
+/// An operation of a family, of this number, on a value.
+type Operation = fn(&mut Draw, &Tensor, usize) -> Tensor;
+
 /// A program being drawn: the values so far, and what made them.
 struct Draw {
     rng: Rng,
@@ -66,15 +69,14 @@ impl Draw {
             false => self.below(last + 1),
         };
         let x = self.values[at].clone();
-        let (family, operation): (&str, fn(&mut Draw, &Tensor, usize) -> Tensor) =
-            match (self.below(10), kind) {
-                (0..=1, _) => ("pointwise", pointwise),
-                (2..=3, _) => ("reduction", reduction),
-                (4, _) => ("integers", integers),
-                (5..=6, _) => ("arrangement", arrangement),
-                (_, Kind::Matrices) => ("matrices", matrices),
-                (_, Kind::Images) => ("images", images),
-            };
+        let (family, operation): (&str, Operation) = match (self.below(10), kind) {
+            (0..=1, _) => ("pointwise", pointwise),
+            (2..=3, _) => ("reduction", reduction),
+            (4, _) => ("integers", integers),
+            (5..=6, _) => ("arrangement", arrangement),
+            (_, Kind::Matrices) => ("matrices", matrices),
+            (_, Kind::Images) => ("images", images),
+        };
         let number = self.below(16);
         let y = operation(self, &x, number);
         if y.numel() > 0 && y.rank() == x.rank() {
@@ -296,7 +298,7 @@ fn program(seed: u64, kind: Kind, inputs: &[Tensor]) -> (Tensor, Vec<String>) {
 
 /// A program, or a fourth of the time the gradients of its result's mean square.
 pub fn results(seed: u64, kind: Kind, inputs: &[Tensor]) -> (Vec<Tensor>, Vec<String>) {
-    if seed % 4 != 0 {
+    if !seed.is_multiple_of(4) {
         let (result, text) = program(seed, kind, inputs);
         return (vec![result], text);
     }
