@@ -116,55 +116,74 @@ impl<T: Real> Product<'_, T> {
         columns: Range<usize>,
         put: &mut impl FnMut(usize, usize, T),
     ) {
+        let (mut x, mut y): Lines<'_, T> = ([&[]; ROWS], [&[]; COLUMNS]);
+        for (y, j) in y.iter_mut().zip(columns.clone()) {
+            *y = &self.b.data[self.b.from(0, j).start..][..self.k];
+        }
+        let wide = columns.len();
+        let next = wide * self.b.col.unsigned_abs();
+        let (mut height, mut tile) = (high, T::tile(high, wide));
+        let mut sums = [[T::ZERO; COLUMNS]; ROWS];
         let mut i = rows.start;
         while i < rows.end {
             let left = rows.end - i;
-            let height = if left >= high { high } else { left.min(2) };
-            let sums = self.tile(i..i + height, columns.clone());
+            let now = match left {
+                _ if left >= high => high,
+                4.. if high > 4 => 4,
+                _ => left.min(2),
+            };
+            if now != height {
+                (height, tile) = (now, T::tile(now, wide));
+            }
+            for (x, i) in x.iter_mut().zip(i..i + height) {
+                *x = &self.a.data[self.a.from(i, 0).start..][..self.k];
+            }
+            let lines = (&x[..height], &y[..wide]);
+            let ahead = if i == 0 { next } else { 0 };
+            match self.k <= PIECE {
+                true => part(tile, lines, 0..self.k, ahead, &mut sums),
+                false => pieces(tile, lines, self.k, ahead, &mut sums),
+            }
             for (r, sums) in sums[..height].iter().enumerate() {
-                for (c, &sum) in sums[..columns.len()].iter().enumerate() {
+                for (c, &sum) in sums[..wide].iter().enumerate() {
                     put(i + r, columns.start + c, sum);
                 }
             }
             i += height;
         }
     }
+}
 
-    fn tile(&self, rows: Range<usize>, columns: Range<usize>) -> Sums<T> {
-        let next = columns.len() * self.b.col.unsigned_abs();
-        let ahead = if rows.start == 0 { next } else { 0 };
-        let (mut x, mut y): ([&[T]; ROWS], [&[T]; COLUMNS]) = ([&[]; ROWS], [&[]; COLUMNS]);
-        let tile = T::tile(rows.len(), columns.len());
-        for (x, i) in x.iter_mut().zip(rows) {
-            *x = &self.a.data[self.a.from(i, 0).start..][..self.k];
-        }
-        for (y, j) in y.iter_mut().zip(columns) {
-            *y = &self.b.data[self.b.from(0, j).start..][..self.k];
-        }
-        let mut sums = [[T::ZERO; COLUMNS]; ROWS];
-        if self.k <= PIECE {
-            part(tile, (&x, &y), 0..self.k, ahead, &mut sums);
-            return sums;
-        }
-        let mut totals = [[T::ZERO.total(); COLUMNS]; ROWS];
-        for from in (0..self.k).step_by(PIECE) {
-            let piece = from..self.k.min(from + PIECE);
-            part(tile, (&x, &y), piece, ahead, &mut sums);
-            for (total, sum) in totals.iter_mut().flatten().zip(sums.iter().flatten()) {
-                *total = T::both(*total, sum.total());
+/// Rows and columns of a tile.
+type Lines<'a, T> = ([&'a [T]; ROWS], [&'a [T]; COLUMNS]);
+
+/// The sums of `k` terms, of which pieces are added up in binary64.
+fn pieces<T: Real>(
+    tile: Tile<T>,
+    lines: (&[&[T]], &[&[T]]),
+    k: usize,
+    ahead: usize,
+    sums: &mut Sums<T>,
+) {
+    let mut totals = [[T::ZERO.total(); COLUMNS]; ROWS];
+    for from in (0..k).step_by(PIECE) {
+        part(tile, lines, from..k.min(from + PIECE), ahead, sums);
+        for r in 0..lines.0.len() {
+            for c in 0..lines.1.len() {
+                totals[r][c] = T::both(totals[r][c], sums[r][c].total());
             }
         }
-        for (total, sum) in totals.iter().flatten().zip(sums.iter_mut().flatten()) {
-            *sum = T::of_total(*total);
-        }
-        sums
+    }
+    for (total, sum) in totals.iter().flatten().zip(sums.iter_mut().flatten()) {
+        *sum = T::of_total(*total);
     }
 }
 
 /// The sums of a piece of the terms. Elements behind whole lanes are summed apart.
+#[inline(always)]
 fn part<T: Real>(
     tile: Tile<T>,
-    (rows, columns): (&[&[T]; ROWS], &[&[T]; COLUMNS]),
+    (rows, columns): (&[&[T]], &[&[T]]),
     terms: Range<usize>,
     ahead: usize,
     sums: &mut Sums<T>,
@@ -172,38 +191,43 @@ fn part<T: Real>(
     let rest = terms.len() % (LANES / size_of::<T>());
     let whole = terms.end - rest;
     let (mut x, mut y) = ([std::ptr::null(); ROWS], [std::ptr::null(); COLUMNS]);
-    starts(&mut x, rows, terms.start..whole);
-    starts(&mut y, columns, terms.start..whole);
+    for (x, row) in x.iter_mut().zip(rows) {
+        *x = row[terms.start..terms.end].as_ptr();
+    }
+    for (y, column) in y.iter_mut().zip(columns) {
+        *y = column[terms.start..terms.end].as_ptr();
+    }
     // SAFETY: slices of that many elements; the host's instruction set chose the tiles.
     unsafe { tile(&x, &y, terms.len() - rest, ahead, sums) };
-    if rest == 0 {
-        return;
-    }
-    // Zeros add nothing: no sum is -0.
-    let mut last = [[T::ZERO; MOST]; ROWS + COLUMNS];
-    for (last, of) in last.iter_mut().zip(rows.iter().chain(columns)) {
-        if !of.is_empty() {
-            last[..rest].copy_from_slice(&of[whole..terms.end]);
-        }
-    }
-    let (last_rows, last_columns) = last.split_at(ROWS);
-    starts(&mut x, last_rows, 0..MOST);
-    starts(&mut y, last_columns, 0..MOST);
-    let mut more = [[T::ZERO; COLUMNS]; ROWS];
-    // SAFETY: arrays that are as long.
-    unsafe { tile(&x, &y, LANES / size_of::<T>(), 0, &mut more) };
-    for (sum, more) in sums.iter_mut().flatten().zip(more.iter().flatten()) {
-        *sum = sum.plus(*more);
+    if rest > 0 {
+        add_last(tile, (rows, columns), whole..terms.end, sums);
     }
 }
 
-/// Where some elements of each row lie; rows that are not used are empty.
-fn starts<T, R: AsRef<[T]>>(pointers: &mut [*const T], rows: &[R], elements: Range<usize>) {
-    for (pointer, row) in pointers.iter_mut().zip(rows) {
-        let row = row.as_ref();
-        if !row.is_empty() {
-            *pointer = row[elements.clone()].as_ptr();
-        }
+/// Adds the sums of the last terms, fewer than lanes.
+fn add_last<T: Real>(
+    tile: Tile<T>,
+    (rows, columns): (&[&[T]], &[&[T]]),
+    terms: Range<usize>,
+    sums: &mut Sums<T>,
+) {
+    // Zeros add nothing: no sum is -0.
+    let mut last = [[T::ZERO; MOST]; ROWS + COLUMNS];
+    let (mut x, mut y) = ([std::ptr::null(); ROWS], [std::ptr::null(); COLUMNS]);
+    let (last_rows, last_columns) = last.split_at_mut(ROWS);
+    for ((x, last), row) in x.iter_mut().zip(last_rows).zip(rows) {
+        last[..terms.len()].copy_from_slice(&row[terms.clone()]);
+        *x = last.as_ptr();
+    }
+    for ((y, last), column) in y.iter_mut().zip(last_columns).zip(columns) {
+        last[..terms.len()].copy_from_slice(&column[terms.clone()]);
+        *y = last.as_ptr();
+    }
+    let mut more = [[T::ZERO; COLUMNS]; ROWS];
+    // SAFETY: arrays of as many elements as lanes.
+    unsafe { tile(&x, &y, LANES / size_of::<T>(), 0, &mut more) };
+    for (sum, more) in sums.iter_mut().flatten().zip(more.iter().flatten()) {
+        *sum = sum.plus(*more);
     }
 }
 
@@ -315,6 +339,7 @@ macro_rules! tiled {
                     (Isa::Avx512, 8, 3) => return $avx512::<8, 3>,
                     (Isa::Avx512, 8, 1) => return $avx512::<8, 1>,
                     (Isa::Avx512, 4, 6) => return $avx512::<4, 6>,
+                    (Isa::Avx512, 4, 3) => return $avx512::<4, 3>,
                     (Isa::Avx512, 4, 1) => return $avx512::<4, 1>,
                     (Isa::Avx512, 2, 6) => return $avx512::<2, 6>,
                     (Isa::Avx512, 2, 3) => return $avx512::<2, 3>,
@@ -377,6 +402,7 @@ mod tests {
         for sizes in [
             (1, 1, 64),
             (3, 9, 65),
+            (7, 4, 130),
             (8, 30, 200),
             (16, 7, 79),
             (20, 7, 291),

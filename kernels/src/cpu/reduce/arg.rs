@@ -1,6 +1,6 @@
 //! Positions of extremes.
 
-use super::fold::{Fold, Join, LANES, Max, Min, folded, lanes};
+use super::fold::{Fold, Join, LANES, Lanes, Max, Min, folded};
 use crate::cpu::isa::{Loop, dispatch};
 use crate::cpu::number::Wide;
 use std::marker::PhantomData;
@@ -67,8 +67,7 @@ impl<J: Extreme> Fold for Arg<J> {
         // SAFETY: as the caller promises.
         let x = unsafe { std::slice::from_raw_parts(x, n) };
         for (i, piece) in x.chunks(PIECE).enumerate() {
-            // SAFETY: a slice of that many elements.
-            let value = unsafe { folded::<J>(piece.len(), piece.as_ptr()) };
+            let value = dispatch(Lanes::<J>(piece));
             if state.position < 0 || J::beats(value, state.value) {
                 let first = dispatch(Find(piece, value));
                 state = Place {
@@ -187,7 +186,7 @@ impl<J: Extreme> Loop for Each<J> {
             // SAFETY: the caller gives `n` elements in each row, and a result.
             unsafe {
                 let row = std::slice::from_raw_parts(row, self.n);
-                let first = Find(row, lanes::<J>(row)).run();
+                let first = Find(row, folded::<J>(row)).run();
                 self.out.add(r).write(first as i64);
             }
         }

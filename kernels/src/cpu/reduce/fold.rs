@@ -6,6 +6,8 @@ use std::marker::PhantomData;
 
 /// Lanes of a fold: independent states, so that one join need not wait for the one before it.
 pub(super) const LANES: usize = 64;
+/// Elements of a run up to which it has half as many.
+const HALF: usize = LANES / 2;
 /// Elements that a lane joins into one run; then how many such runs are joined.
 const DEPTH: usize = 16;
 const RUNS: usize = 8;
@@ -176,8 +178,8 @@ macro_rules! joins {
             }
             unsafe fn run(state: T, n: usize, x: *const T, _: usize) -> T {
                 // SAFETY: as the caller promises.
-                let value = unsafe { folded::<Self>(n, x) };
-                state.$join(value)
+                let x = unsafe { std::slice::from_raw_parts(x, n) };
+                state.$join(dispatch(Lanes::<Self>(x)))
             }
             unsafe fn columns(states: *mut T, rows: usize, cols: usize, x: *const T, pitch: usize, _: usize) {
                 dispatch(Columns::<Self> { states, rows, cols, x, pitch });
@@ -204,14 +206,23 @@ joins! {
 }
 
 /// A fold of a dense run: element i in lane i mod 64, every few elements of a lane for themselves so that errors stay
-/// small, then a tree over the lanes. What would join `START` to a lane is left out: it changes no lane that began with it.
+/// small, then a tree over the lanes.
+pub(super) struct Lanes<'a, J: Join>(pub(super) &'a [J::T]);
+
+impl<J: Join> Loop for Lanes<'_, J> {
+    type Output = J::T;
+
+    #[inline(always)]
+    fn run(self) -> J::T {
+        lanes::<J>(self.0)
+    }
+}
+
+/// The fold of [`Lanes`]. What would join `START` to a lane is left out: it changes no lane that began with it.
 #[inline(always)]
 pub(super) fn lanes<J: Join>(x: &[J::T]) -> J::T {
-    if x.len() < 16 {
-        return x.iter().fold(J::START, |a, &b| J::join(a, b));
-    }
-    if x.len() <= LANES / 2 {
-        return across::<J, { LANES / 2 }>([J::START; LANES / 2], x);
+    if let Some(value) = short::<J>(x) {
+        return value;
     }
     let (blocks, rest) = x.as_chunks::<LANES>();
     let mut total = [J::START; LANES];
@@ -243,6 +254,25 @@ pub(super) fn lanes<J: Join>(x: &[J::T]) -> J::T {
     across::<J, LANES>(total, rest)
 }
 
+/// The fold of [`Lanes`] of a short run.
+#[inline(always)]
+fn short<J: Join>(x: &[J::T]) -> Option<J::T> {
+    match x.len() {
+        0..16 => Some(x.iter().fold(J::START, |a, &b| J::join(a, b))),
+        16..=HALF => Some(across::<J, HALF>([J::START; HALF], x)),
+        _ => None,
+    }
+}
+
+/// The fold of [`Lanes`] within a loop over rows. That of long runs is not inlined: its lanes stay in registers then.
+#[inline(always)]
+pub(super) fn folded<J: Join>(x: &[J::T]) -> J::T {
+    match short::<J>(x) {
+        Some(value) => value,
+        None => dispatch(Lanes::<J>(x)),
+    }
+}
+
 /// Joins at most `N` elements to as many lanes, and the lanes as a tree: the upper half to the lower.
 #[inline(always)]
 fn across<J: Join, const N: usize>(mut lanes: [J::T; N], rest: &[J::T]) -> J::T {
@@ -265,7 +295,6 @@ fn across<J: Join, const N: usize>(mut lanes: [J::T; N], rest: &[J::T]) -> J::T 
     lanes[0]
 }
 
-/// Folds of dense rows.
 struct Each<J: Join> {
     rows: usize,
     n: usize,
@@ -284,26 +313,10 @@ impl<J: Join> Loop for Each<J> {
             // SAFETY: the caller gives `n` elements in each row, and a result.
             unsafe {
                 let row = std::slice::from_raw_parts(row, self.n);
-                self.out.add(r).write(lanes::<J>(row));
+                self.out.add(r).write(folded::<J>(row));
             }
         }
     }
-}
-
-/// The fold of one row of `n` elements: of [`Each`], whose code is much of this crate's, there is no second form.
-///
-/// # Safety
-/// `n` elements may be read.
-pub(super) unsafe fn folded<J: Join>(n: usize, x: *const J::T) -> J::T {
-    let mut value = J::START;
-    dispatch(Each::<J> {
-        rows: 1,
-        n,
-        x,
-        pitch: 0,
-        out: &mut value,
-    });
-    value
 }
 
 struct Columns<J: Join> {

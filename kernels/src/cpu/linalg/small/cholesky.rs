@@ -39,21 +39,15 @@ impl<T: Float> Loop for Small<'_, T> {
         x.load(self.matrices.chunks_exact(n * n));
         let mut faults = [0; SIDE];
         for j in 0..n {
-            for i in j..n {
-                let mut sum: Lane<T> = [T::ZERO; SIDE];
-                for c in 0..j {
-                    // The row of the factor as far as it is known.
-                    let (own, known) = (x.at(i, c), x.at(j, c));
-                    for l in 0..SIDE {
-                        sum[l] = sum[l] + own[l] * known[l];
-                    }
-                }
-                let element = x.at_mut(i, j);
-                for l in 0..SIDE {
-                    element[l] = element[l] - sum[l];
-                }
+            let (row, below) = x.row_and_rest(j);
+            // The row of the factor as far as it is known.
+            let (known, behind) = row.split_at_mut(j);
+            let mut roots = behind[0];
+            subtract_products(&mut roots, known, known);
+            for other in below.chunks_exact_mut(n) {
+                let (other, behind) = other.split_at_mut(j);
+                subtract_products(&mut behind[0], other, known);
             }
-            let mut roots = *x.at(j, j);
             for (fault, root) in faults.iter_mut().zip(&mut roots) {
                 // NaN is not positive either.
                 let positive = !root.is_nan() && *root > T::ZERO;
@@ -64,19 +58,34 @@ impl<T: Float> Loop for Small<'_, T> {
                 };
                 *root = root.sqrt();
             }
-            for i in j + 1..n {
-                let element = x.at_mut(i, j);
+            for other in below.chunks_exact_mut(n) {
+                let own = other[j];
                 for l in 0..SIDE {
-                    element[l] = element[l] / roots[l];
+                    other[j][l] = own[l] / roots[l];
                 }
             }
-            let (row, _) = x.row_and_rest(j);
-            row[j] = roots;
-            row[j + 1..].fill([T::ZERO; SIDE]);
+            behind.fill([T::ZERO; SIDE]);
+            behind[0] = roots;
         }
         x.store(self.matrices.chunks_exact_mut(n * n));
         // Places without a matrix are no faults.
         faults[self.matrices.len() / (n * n)..].fill(0);
         faults
+    }
+}
+
+/// Subtracts the sum of the products of some elements.
+#[inline(always)]
+fn subtract_products<T: Float>(from: &mut Lane<T>, a: &[Lane<T>], b: &[Lane<T>]) {
+    let mut sum: Lane<T> = [T::ZERO; SIDE];
+    for (a, b) in a.iter().zip(b) {
+        let (a, b) = (*a, *b);
+        for l in 0..SIDE {
+            sum[l] = sum[l] + a[l] * b[l];
+        }
+    }
+    let own = *from;
+    for l in 0..SIDE {
+        from[l] = own[l] - sum[l];
     }
 }

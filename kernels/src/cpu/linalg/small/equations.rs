@@ -93,8 +93,8 @@ impl<T: Float> Loop for Solve<'_, T> {
             true => equations.matrix(at)[i].to_f64() as usize,
             false => i,
         };
+        let mut x = [[T::ZERO; SIDE]; SMALL];
         for column in 0..k {
-            let mut x = [[T::ZERO; SIDE]; SMALL];
             for ((lane, from), &at) in self.x.chunks_exact(n * k).enumerate().zip(of) {
                 for (i, x) in x[..n].iter_mut().enumerate() {
                     x[lane] = from[place(given, at, i) * k + column];
@@ -131,67 +131,70 @@ fn zeros<T: Float>(f: &Matrices<'_, T>) -> [usize; SIDE] {
 /// Solves for one right-hand side.
 #[inline(always)]
 fn substitute<T: Float>(f: &Matrices<'_, T>, x: &mut [Lane<T>], form: SmallForm) {
+    let (rows, columns) = (|i, j| f.row_from(i, j), |j, i| f.column_from(i, j));
     match form {
-        SmallForm::Triangle(Triangular { upper: false, unit }) => {
-            forward(x, |i, j| f.at(i, j), !unit);
-        }
-        SmallForm::Triangle(Triangular { upper: true, unit }) => {
-            backward(x, |i, j| f.at(i, j), !unit);
-        }
+        SmallForm::Triangle(Triangular { upper: false, unit }) => forward(x, f, rows, !unit),
+        SmallForm::Triangle(Triangular { upper: true, unit }) => backward(x, f, rows, !unit),
         SmallForm::Packed { transposed: false } => {
-            forward(x, |i, j| f.at(i, j), false);
-            backward(x, |i, j| f.at(i, j), true);
+            forward(x, f, rows, false);
+            backward(x, f, rows, true);
         }
         SmallForm::Packed { transposed: true } => {
-            forward(x, |i, j| f.at(j, i), true);
-            backward(x, |i, j| f.at(j, i), false);
+            forward(x, f, columns, true);
+            backward(x, f, columns, false);
         }
     }
 }
 
-/// Solves by a lower triangle, whose diagonal is 1 where nothing is `divided`.
+/// Solves by a lower triangle, whose diagonal is 1 where nothing is `divided`. `line(i, j)` has the factors of equation `i` from
+/// unknown `j` on.
 #[inline(always)]
-fn forward<'a, T: Float>(
+fn forward<'a, T: Float, I: Iterator<Item = &'a Lane<T>>>(
     x: &mut [Lane<T>],
-    factor: impl Fn(usize, usize) -> &'a Lane<T>,
+    f: &Matrices<'_, T>,
+    line: impl Fn(usize, usize) -> I,
     divided: bool,
 ) {
     for i in 0..x.len() {
         let (known, own) = x.split_at_mut(i);
-        let own = &mut own[0];
-        for (j, known) in known.iter().enumerate() {
-            subtract(own, factor(i, j), known);
-        }
+        subtract(&mut own[0], line(i, 0), known);
         if divided {
-            divide(own, factor(i, i));
+            divide(&mut own[0], f.at(i, i));
         }
     }
 }
 
 /// Solves by an upper triangle, whose diagonal is 1 where nothing is `divided`.
 #[inline(always)]
-fn backward<'a, T: Float>(
+fn backward<'a, T: Float, I: Iterator<Item = &'a Lane<T>>>(
     x: &mut [Lane<T>],
-    factor: impl Fn(usize, usize) -> &'a Lane<T>,
+    f: &Matrices<'_, T>,
+    line: impl Fn(usize, usize) -> I,
     divided: bool,
 ) {
     for i in (0..x.len()).rev() {
         let (own, known) = x.split_at_mut(i + 1);
-        let own = &mut own[i];
-        for (j, known) in known.iter().enumerate() {
-            subtract(own, factor(i, i + 1 + j), known);
-        }
+        subtract(&mut own[i], line(i, i + 1), known);
         if divided {
-            divide(own, factor(i, i));
+            divide(&mut own[i], f.at(i, i));
         }
     }
 }
 
+/// Subtracts what is known times its factors.
 #[inline(always)]
-fn subtract<T: Float>(own: &mut Lane<T>, factor: &Lane<T>, known: &Lane<T>) {
-    for l in 0..SIDE {
-        own[l] = own[l] - factor[l] * known[l];
+fn subtract<'a, T: Float>(
+    own: &mut Lane<T>,
+    factors: impl Iterator<Item = &'a Lane<T>>,
+    known: &[Lane<T>],
+) {
+    let mut rest = *own;
+    for (known, factor) in known.iter().zip(factors) {
+        for l in 0..SIDE {
+            rest[l] = rest[l] - factor[l] * known[l];
+        }
     }
+    *own = rest;
 }
 
 #[inline(always)]

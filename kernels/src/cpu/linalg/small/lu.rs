@@ -45,12 +45,13 @@ impl<T: Float> Loop for Eliminate<'_, T> {
         for j in 0..n {
             let pivots = greatest(&x, j);
             for i in j + 1..n {
-                if !pivots.contains(&(i as u8)) {
-                    continue;
-                }
-                let mut moves = [false; SIDE];
+                let (mut moves, mut any) = ([false; SIDE], false);
                 for l in 0..SIDE {
                     moves[l] = pivots[l] == i as u8;
+                    any |= moves[l];
+                }
+                if !any {
+                    continue;
                 }
                 exchange(&mut x, [j, i], &moves);
                 let (above, below) = order.split_at_mut(i);
@@ -111,10 +112,13 @@ fn exchange<T: Float>(x: &mut Matrices<'_, T>, [j, i]: [usize; 2], moves: &Lane<
 
 #[inline(always)]
 fn swap<E: Copy>(a: &mut Lane<E>, b: &mut Lane<E>, moves: &Lane<bool>) {
+    // Read before any is written: lanes that may be the same memory are not vectors.
+    let (own, other) = (*a, *b);
     for l in 0..SIDE {
-        let (own, other) = (a[l], b[l]);
-        a[l] = if moves[l] { other } else { own };
-        b[l] = if moves[l] { own } else { other };
+        a[l] = if moves[l] { other[l] } else { own[l] };
+    }
+    for l in 0..SIDE {
+        b[l] = if moves[l] { own[l] } else { other[l] };
     }
 }
 
@@ -123,18 +127,23 @@ fn swap<E: Copy>(a: &mut Lane<E>, b: &mut Lane<E>, moves: &Lane<bool>) {
 fn eliminate<T: Float>(x: &mut Matrices<'_, T>, j: usize) {
     let n = x.n;
     let (row, below) = x.row_and_rest(j);
+    let pivot = row[j];
     for other in below.chunks_exact_mut(n) {
         let mut factors = [T::ZERO; SIDE];
+        let first = other[j];
         for l in 0..SIDE {
-            let zero = row[j][l] == T::ZERO;
-            factors[l] = other[j][l] / row[j][l];
-            other[j][l] = if zero { other[j][l] } else { factors[l] };
+            factors[l] = first[l] / pivot[l];
         }
-        for c in j + 1..n {
+        for l in 0..SIDE {
+            let zero = pivot[l] == T::ZERO;
+            other[j][l] = if zero { first[l] } else { factors[l] };
+        }
+        for (other, row) in other[j + 1..].iter_mut().zip(&row[j + 1..]) {
+            let (own, row) = (*other, *row);
             for l in 0..SIDE {
-                let rest = other[c][l] - factors[l] * row[c][l];
-                let zero = row[j][l] == T::ZERO;
-                other[c][l] = if zero { other[c][l] } else { rest };
+                let zero = pivot[l] == T::ZERO;
+                let rest = own[l] - factors[l] * row[l];
+                other[l] = if zero { own[l] } else { rest };
             }
         }
     }

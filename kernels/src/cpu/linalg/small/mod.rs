@@ -53,9 +53,17 @@ impl<T: Float> Matrices<'_, T> {
         &self.elements[i * self.n + j]
     }
 
+    /// The elements of row `i` from column `j` on.
     #[inline(always)]
-    fn at_mut(&mut self, i: usize, j: usize) -> &mut Lane<T> {
-        &mut self.elements[i * self.n + j]
+    fn row_from(&self, i: usize, j: usize) -> impl Iterator<Item = &Lane<T>> {
+        self.elements[i * self.n + j..(i + 1) * self.n].iter()
+    }
+
+    /// The elements of column `j` from row `i` on.
+    #[inline(always)]
+    fn column_from(&self, i: usize, j: usize) -> impl Iterator<Item = &Lane<T>> {
+        let from = self.elements.len().min(i * self.n + j);
+        self.elements[from..].iter().step_by(self.n)
     }
 
     /// Row `j` and the rows behind it.
