@@ -114,4 +114,18 @@ pub const CASES: &[Case] = &[
             .reshape([8, 256, 256])
             .sum(1)
     }),
+    ("scan_of_pairs", &[Floats(&[256, 256])], |v| {
+        let pairs = Tensor::stack([&v[0], &(&v[0] * 2.0)], 2);
+        pairs.reshape([256, 512]).cumsum(0).tanh()
+    }),
+    ("scan_of_repeated", &[Floats(&[256, 256])], |v| {
+        v[0].repeat_interleave(2, 1).cumsum(0).tanh()
+    }),
+    ("scan_of_joined", &[Floats(&[256, 256])], |v| {
+        Tensor::cat([&v[0], &(&v[0] * 2.0)], 1).cumsum(0).tanh()
+    }),
+    ("part_of_joined_rows", &[Floats(&[256, 256])], |v| {
+        let rows = v[0].pad(&[(0, 0), (0, 1)], 0.0).reshape([128, 514]);
+        rows.narrow(1, 2, 509).tanh()
+    }),
 ];

@@ -63,6 +63,10 @@ def diagonal_sums(x):
     return shifted[:, : 256 * 256].reshape(8, 256, 256).sum(1)
 
 
+def part_of_joined_rows(x):
+    return torch.nn.functional.pad(x, (0, 1)).reshape(128, 514)[:, 2:511].tanh()
+
+
 CASES = {
     "gather_rows": ([floats(1000, 63), below(63, 1000, 200)], lambda x, i: x.gather(1, i)),
     "pick_and_double": ([floats(1000), below(1000, 200_000)], lambda x, i: x.index_select(0, i) * 2),
@@ -114,6 +118,10 @@ CASES = {
     "skewed_scores": ([floats(8, 256, 256)], skewed_scores),
     "diagonal_sums": ([floats(8, 256, 256)], diagonal_sums),
     "turned_and_doubled": ([floats(400, 500)], lambda x: x.t().reshape(400, 500) * 2),
+    "scan_of_pairs": ([floats(256, 256)], lambda x: torch.stack([x, x * 2], 2).reshape(256, 512).cumsum(0).tanh()),
+    "scan_of_repeated": ([floats(256, 256)], lambda x: x.repeat_interleave(2, 1).cumsum(0).tanh()),
+    "scan_of_joined": ([floats(256, 256)], lambda x: torch.cat([x, x * 2], 1).cumsum(0).tanh()),
+    "part_of_joined_rows": ([floats(256, 256)], part_of_joined_rows),
 }
 
 for name, (inputs, program) in CASES.items():
