@@ -53,13 +53,7 @@ impl Draw {
     /// The first elements of a value, repeated, in another shape.
     fn filled(&mut self, shape: &[usize]) -> Tensor {
         let at = self.below(self.values.len());
-        let flat = self.values[at].ravel();
-        let (n, count) = (flat.numel(), shape.iter().product());
-        let flat = match n < count {
-            true => flat.repeat(&[count / n + 1]),
-            false => flat,
-        };
-        flat.narrow(0, 0, count).reshape(shape)
+        filled(&self.values[at], shape)
     }
 
     fn draw(&mut self, kind: Kind) {
@@ -88,6 +82,17 @@ impl Draw {
             self.values.push(y);
         }
     }
+}
+
+/// The first elements of a value, repeated, in another shape.
+fn filled(x: &Tensor, shape: &[usize]) -> Tensor {
+    let flat = x.ravel();
+    let (n, count) = (flat.numel(), shape.iter().product());
+    let flat = match n < count {
+        true => flat.repeat(&[count / n + 1]),
+        false => flat,
+    };
+    flat.narrow(0, 0, count).reshape(shape)
 }
 
 fn pointwise(d: &mut Draw, x: &Tensor, number: usize) -> Tensor {
@@ -309,6 +314,13 @@ pub fn results(seed: u64, kind: Kind, inputs: &[Tensor]) -> (Vec<Tensor>, Vec<St
         result.to_dtype(DType::F32).square().mean(..)
     });
     ([loss].into_iter().chain(slopes).collect(), text)
+}
+
+/// The next state of a loop over a program: its result in the shape of the state, which is the first input.
+pub fn next(seed: u64, kind: Kind, inputs: &[Tensor]) -> Tensor {
+    let (result, _) = program(seed, kind, inputs);
+    let state = filled(&result, inputs[0].dims());
+    (state * 0.5 + &inputs[0] * 0.5).tanh()
 }
 
 pub fn inputs(seed: u64, kind: Kind, device: &Device) -> Vec<Tensor> {

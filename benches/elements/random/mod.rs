@@ -2,11 +2,12 @@
 //! so are those whose numbers differ.
 //!
 //! ```text
-//! cargo bench --bench elements -- random [--cuda] [--lengths] FIRST COUNT
+//! cargo bench --bench elements -- random [--cuda] [--lengths | --loops] FIRST COUNT
 //! ```
 //!
-//! `FIRST` and `COUNT` choose the seeds. With `--lengths` inputs have another length at every step, as sequences of a text do. One
-//! program alone is explained.
+//! `FIRST` and `COUNT` choose the seeds. With `--lengths` inputs have another length at every step, as sequences of a text do; with
+//! `--loops` a program computes the next state of a loop, of which a number is read every tenth step. One program alone is
+//! explained.
 
 mod draw;
 #[path = "../../../tests/common/rng.rs"]
@@ -14,7 +15,7 @@ mod draw;
 mod rng;
 
 use super::measure::{Outcome, median};
-use draw::{Kind, inputs, results};
+use draw::{Kind, inputs, next, results};
 use ferrotrace::prelude::*;
 use ferrotrace::{explain, stats};
 use std::time::Instant;
@@ -27,11 +28,22 @@ const SLOW: f64 = 1.4;
 /// How far numbers may lie apart.
 const APART: f64 = 1e-3;
 
+/// How programs are run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    /// Again and again on the same inputs.
+    Again,
+    /// On inputs of other lengths.
+    Lengths,
+    /// As the step of a loop.
+    Loops,
+}
+
 /// What is timed.
 #[derive(Debug)]
 pub struct Options {
     device: Device,
-    lengths: bool,
+    way: Way,
     seeds: std::ops::Range<u64>,
 }
 
@@ -47,17 +59,26 @@ impl Options {
             true => Device::cuda(0),
             false => Ok(Device::cpu()),
         };
+        let way = match (has("--lengths"), has("--loops")) {
+            (true, _) => Way::Lengths,
+            (_, true) => Way::Loops,
+            _ => Way::Again,
+        };
         let mut numbers = arguments
             .iter()
             .filter_map(|argument| argument.parse().ok());
         let (first, count) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(100));
         Some(device.map(|device| Options {
             device,
-            lengths: has("--lengths"),
+            way,
             seeds: first..first + count,
         }))
     }
 }
+
+/// Steps of a loop that count, behind as many that do not, and steps from one read to the next.
+const TURNS: usize = 100;
+const READ: usize = 10;
 
 /// How far numbers lie apart, as a part of them: 98 % of them at most so far. What is rounded or compared may jump.
 fn distance(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
@@ -75,86 +96,152 @@ fn distance(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     apart.get(apart.len() * 49 / 50).copied().unwrap_or(0.0)
 }
 
-/// The inputs of each step.
-fn steps(of: &[Tensor], kind: Kind, lengths: bool) -> Result<Vec<Vec<Tensor>>> {
-    if !lengths {
-        return Ok(vec![of.to_vec(); TIMES + 1]);
+/// A program and its inputs.
+struct Program {
+    seed: u64,
+    kind: Kind,
+    inputs: Vec<Tensor>,
+}
+
+impl Program {
+    fn new(seed: u64, device: &Device) -> Result<Program> {
+        let kind = match seed % 3 {
+            0 => Kind::Images,
+            _ => Kind::Matrices,
+        };
+        let inputs = inputs(seed, kind, device);
+        eval(&inputs)?;
+        Ok(Program { seed, kind, inputs })
     }
-    let dim = match kind {
-        Kind::Matrices => 0,
-        Kind::Images => 2,
-    };
-    let step = |i: usize| {
+
+    fn results(&self, inputs: &[Tensor]) -> (Vec<Tensor>, Vec<String>) {
+        results(self.seed, self.kind, inputs)
+    }
+
+    /// What it computes in a mode.
+    fn numbers(&self, mode: Mode) -> Result<Vec<Vec<f64>>> {
+        let results = with_mode(mode, || self.results(&self.inputs).0);
+        let numbers = results.iter().map(|x| x.to_dtype(DType::F64).to_vec());
+        numbers.collect()
+    }
+
+    /// How far both modes' numbers lie apart, none where both give the same error.
+    fn apart(&self) -> Result<Option<f64>> {
+        match (self.numbers(Mode::Eager), self.numbers(Mode::Compiled)) {
+            (Ok(eager), Ok(compiled)) => Ok(Some(distance(&eager, &compiled))),
+            (Err(eager), Err(compiled)) if eager.to_string() == compiled.to_string() => Ok(None),
+            (eager, compiled) => Err(eager.and(compiled).expect_err("one of both")),
+        }
+    }
+
+    /// Inputs of other lengths, none twice and in no order.
+    fn shorter(&self, step: usize) -> Result<Vec<Tensor>> {
+        let dim = match self.kind {
+            Kind::Matrices => 0,
+            Kind::Images => 2,
+        };
         let shorter = |x: &Tensor| {
             let n = x.dims()[dim];
-            // No length twice, in no order.
-            let taken = (i * 7 + 3) % (2 * STEPS + 1);
+            let taken = (step * 7 + 3) % (2 * STEPS + 1);
             x.narrow(dim, 0, n - taken * n / (4 * STEPS)).contiguous()
         };
-        let inputs: Vec<Tensor> = of.iter().map(shorter).collect();
+        let inputs: Vec<Tensor> = self.inputs.iter().map(shorter).collect();
         eval(&inputs)?;
         Ok(inputs)
-    };
-    (0..2 * STEPS).map(step).collect()
+    }
+
+    /// Nanoseconds of a run on these inputs.
+    fn time(&self, mode: Mode, inputs: &[Tensor]) -> Result<f64> {
+        let start = Instant::now();
+        with_mode(mode, || eval(&self.results(inputs).0))?;
+        inputs[0].device().synchronize()?;
+        Ok(start.elapsed().as_nanos() as f64)
+    }
+
+    /// Nanoseconds of each step of a loop, on average between two reads.
+    fn times_of_steps(&self) -> Result<Vec<f64>> {
+        let (mut inputs, mut times) = (self.inputs.clone(), Vec::new());
+        for _ in 0..2 * TURNS / READ {
+            let start = Instant::now();
+            for _ in 0..READ {
+                inputs[0] = next(self.seed, self.kind, &inputs);
+            }
+            let number = inputs[0].to_dtype(DType::F64).mean(..);
+            number.to_scalar::<f64>()?;
+            times.push(start.elapsed().as_nanos() as f64 / READ as f64);
+        }
+        Ok(times)
+    }
+
+    /// Nanoseconds of a run, in a mode, after a warm-up.
+    fn sample(&self, mode: Mode, way: Way) -> Result<f64> {
+        let mut times = Vec::new();
+        match way {
+            Way::Again => {
+                for _ in 0..=TIMES {
+                    times.push(self.time(mode, &self.inputs)?);
+                }
+                Ok(median(&times[1..]))
+            }
+            Way::Lengths => {
+                for step in 0..2 * STEPS {
+                    times.push(self.time(mode, &self.shorter(step)?)?);
+                }
+                Ok(median(&times[STEPS..]))
+            }
+            Way::Loops => {
+                let times = with_mode(mode, || self.times_of_steps())?;
+                Ok(median(&times[TURNS / READ..]))
+            }
+        }
+    }
+
+    /// What it does.
+    fn tell(&self) -> String {
+        let shapes: Vec<&[usize]> = self.inputs.iter().map(|x| x.dims()).collect();
+        let text = self.results(&self.inputs).1.join("\n  ");
+        format!("  {shapes:?} of {}\n  {text}", self.inputs[0].dtype())
+    }
+
+    /// How compiled mode runs it.
+    fn explain(&self) -> String {
+        let made = with_mode(Mode::Compiled, || self.results(&self.inputs).0);
+        let told = explain(&made).to_string();
+        told.split("source:").next().unwrap_or("").to_owned()
+    }
 }
 
 /// Times programs of some seeds.
 pub fn run(options: &Options) -> Outcome {
     let mut ratios = Vec::new();
     for seed in options.seeds.clone() {
-        let kind = match seed % 3 {
-            0 => Kind::Images,
-            _ => Kind::Matrices,
-        };
-        let drawn = inputs(seed, kind, &options.device);
-        eval(&drawn)?;
-        let steps = steps(&drawn, kind, options.lengths)?;
-        let numbers = |mode| -> Result<Vec<Vec<f64>>> {
-            let results = with_mode(mode, || results(seed, kind, &drawn).0);
-            let numbers = results.iter().map(|x| x.to_dtype(DType::F64).to_vec());
-            numbers.collect()
-        };
-        let (eager, compiled) = match (numbers(Mode::Eager), numbers(Mode::Compiled)) {
-            (Ok(eager), Ok(compiled)) => (eager, compiled),
-            (Err(eager), Err(compiled)) if eager.to_string() == compiled.to_string() => continue,
-            (eager, compiled) => {
-                println!("seed {seed}: {:?} and {:?}", eager.err(), compiled.err());
+        let program = Program::new(seed, &options.device)?;
+        let apart = match program.apart() {
+            Ok(Some(apart)) => apart,
+            Ok(None) => continue,
+            Err(error) => {
+                println!("seed {seed}: an error in one mode alone: {error}");
                 continue;
             }
         };
-        let apart = distance(&eager, &compiled);
-        let sample = |mode| -> Result<f64> {
-            let mut times = Vec::new();
-            for inputs in &steps {
-                let start = Instant::now();
-                with_mode(mode, || eval(&results(seed, kind, inputs).0))?;
-                options.device.synchronize()?;
-                times.push(start.elapsed().as_nanos() as f64);
-            }
-            let first = if options.lengths { STEPS } else { 1 };
-            Ok(median(&times[first..]))
-        };
         let plans = stats().plans_built;
-        // A length at which an operation is an error ends both.
-        let (Ok(compiled), Ok(eager)) = (sample(Mode::Compiled), sample(Mode::Eager)) else {
+        let compiled = program.sample(Mode::Compiled, options.way);
+        let plans = stats().plans_built - plans;
+        // Some operations are errors at other lengths.
+        let (Ok(compiled), Ok(eager)) = (compiled, program.sample(Mode::Eager, options.way)) else {
             continue;
         };
-        let plans = stats().plans_built - plans;
-        ratios.push((compiled / eager).ln());
-        if compiled > SLOW * eager || apart > APART {
-            let text = results(seed, kind, &drawn).1.join("\n  ");
-            let shapes: Vec<&[usize]> = drawn.iter().map(|x| x.dims()).collect();
-            let (eager, compiled) = (eager / 1e3, compiled / 1e3);
+        let ratio = compiled / eager;
+        ratios.push(ratio.ln());
+        if ratio > SLOW || apart > APART {
+            let (compiled, eager) = (compiled / 1e3, eager / 1e3);
             println!(
-                "seed {seed}: compiled {compiled:.0} us, eager {eager:.0}, {:.2}; {plans} plans, apart {apart:.0e}",
-                compiled / eager
+                "seed {seed}: compiled {compiled:.0} us, eager {eager:.0}, {ratio:.2}; {plans} plans, apart {apart:.0e}"
             );
-            println!("  {shapes:?} of {}\n  {text}", drawn[0].dtype());
+            println!("{}", program.tell());
         }
         if options.seeds.end - options.seeds.start == 1 {
-            let made = with_mode(Mode::Compiled, || results(seed, kind, &drawn).0);
-            let told = explain(&made).to_string();
-            println!("{}", told.split("source:").next().unwrap_or(""));
+            println!("{}", program.explain());
         }
     }
     let (count, sum) = (ratios.len(), ratios.iter().sum::<f64>());
