@@ -6,7 +6,7 @@ use crate::graph::{Graph, Node};
 use crate::policy::Policy;
 use ferrotrace_kernels::op::Slice;
 use ferrotrace_kernels::{Class, Op, ValueId};
-use ferrotrace_runtime::Shape;
+use ferrotrace_runtime::{Layout, Shape};
 use smallvec::SmallVec;
 
 /// Values that are looked at most for whether one depends on where its rows end.
@@ -38,21 +38,35 @@ pub(super) fn read_as_other_rows(
         between.push(base);
         base = graph.operands(base).next()?;
     }
+    let window = realized.window(graph, base);
+    // What is repeated is stored as the first reshape reads it.
+    let stored = match &window {
+        Some((_, layout)) if repeats(layout) => *between.last()?,
+        _ => base,
+    };
     let views = [id].into_iter().chain(between.iter().copied());
-    let is_reshaped = views.clone().any(|view| reshapes(graph.node(view)));
-    let elements = graph.node(base).shape.numel();
-    let few = elements > MOST_STORED.saturating_mul(node.shape.numel());
-    if realized.window(graph, base).is_some() || !is_reshaped || few {
+    if !views.clone().any(|view| reshapes(graph.node(view))) {
         return None;
     }
-    let mut rows = Rows::of(&graph.node(base).shape);
+    let mut rows = Rows::of(&graph.node(base).shape, stored);
     for view in views.rev() {
         let from = graph.operands(view).next()?;
-        rows.pass(graph.node(view), &graph.node(from).shape);
+        rows.pass(view, graph.node(view), &graph.node(from).shape);
     }
-    let short = policy.thresholds.unrolled;
-    let depends = rows.end_within(&node.shape, short) && depends_on_rows(graph, realized, base);
-    depends.then_some((base, between))
+    let owner = rows.end_within(&node.shape, policy.thresholds.unrolled)?;
+    let depends = match owner == base {
+        true => window.is_none() && depends_on_rows(graph, realized, base),
+        false => owner != id,
+    };
+    let elements = graph.node(owner).shape.numel();
+    let few = elements > MOST_STORED.saturating_mul(node.shape.numel());
+    (depends && !few).then_some((owner, between))
+}
+
+/// Whether an element of memory is more than one of a layout.
+fn repeats(layout: &Layout) -> bool {
+    let mut dims = layout.shape().iter().zip(layout.strides());
+    dims.any(|(&n, &stride)| n > 1 && stride == 0)
 }
 
 /// An operand of a padding or a join along which rows lie that a reshape joins, and that are computed: interleaved values that are
@@ -138,51 +152,58 @@ fn lengths(shape: &Shape) -> SmallVec<[usize; 4]> {
 
 /// Rows of a value in what views make of its elements, which are in their order.
 struct Rows {
-    /// How many elements a row has, a matrix, and so on.
-    lengths: SmallVec<[usize; 4]>,
-    /// Whether a part begins or ends within one of them.
-    cut: bool,
+    /// How many elements a row has, a matrix, and so on, and the value that would be stored for their sake: one that moves
+    /// elements has rows of its own.
+    lengths: SmallVec<[(usize, ValueId); 4]>,
+    /// The value of rows within which a part begins or ends.
+    cut: Option<ValueId>,
 }
 
 impl Rows {
-    fn of(shape: &Shape) -> Rows {
-        let (lengths, cut) = (lengths(shape), false);
-        Rows { lengths, cut }
+    fn of(shape: &Shape, value: ValueId) -> Rows {
+        let lengths = lengths(shape).into_iter().map(|length| (length, value));
+        Rows {
+            lengths: lengths.collect(),
+            cut: None,
+        }
     }
 
     /// The rows behind a view. Those within the dimension of which it takes a part stay, unless the part lies within one of them;
     /// those of whole ones shrink with it.
-    fn pass(&mut self, view: &Node, from: &Shape) {
+    fn pass(&mut self, id: ValueId, view: &Node, from: &Shape) {
         if let Some(part) = part(view, from) {
             let whole: usize = from[part.dim..].iter().product();
             let left: usize = view.shape[part.dim..].iter().product();
             let inner = whole / from[part.dim].max(1);
             let first = part.span(from).0 * inner;
             let last = (first + left).saturating_sub(1);
-            for length in &mut self.lengths {
+            for (length, value) in &mut self.lengths {
                 let row = (*length).max(1);
+                let fits = first.is_multiple_of(row) && left.is_multiple_of(row);
                 if row >= whole {
                     *length = row / whole.max(1) * left;
                 } else if first / row == last / row {
                     *length = left;
-                } else if inner == 1 {
-                    self.cut |= !(first.is_multiple_of(row) && left.is_multiple_of(row));
+                } else if inner == 1 && !fits {
+                    self.cut = Some(*value);
                 }
             }
         } else if !reshapes(view) {
-            self.lengths.push(from.numel());
+            self.lengths.push((from.numel(), id));
         }
     }
 
-    /// Whether they end in the middle of rows of a shape. Where rows are short, several are one loop.
-    fn end_within(&self, shape: &Shape, short: usize) -> bool {
+    /// The value whose rows end in the middle of rows of a shape: the last that moves elements, if one does. Where rows are short,
+    /// several are one loop.
+    fn end_within(&self, shape: &Shape, short: usize) -> Option<ValueId> {
         let mut other = lengths(shape);
         if other.first().is_some_and(|&row| row >= short) {
             other.truncate(1);
         }
         let fits = |a: usize, b: usize| a.max(b).is_multiple_of(a.min(b).max(1));
-        let mut lengths = self.lengths.iter();
-        self.cut || lengths.any(|&a| other.iter().any(|&b| !fits(a, b)))
+        let ends = |length: usize| other.iter().any(|&b| !fits(length, b));
+        let ending = self.lengths.iter().rev().find(|(length, _)| ends(*length));
+        self.cut.or(ending.map(|&(_, value)| value))
     }
 }
 

@@ -237,6 +237,28 @@ fn what_is_read_as_rows_of_another_length_is_stored() {
         run(&part, &matrix[..1], 1e-5);
         assert_eq!(kernels(&part), count, "{part}");
     }
+    // What is repeated: a part that ends within a turn, and whole turns.
+    let expanded = "f32[30, 100] = expand(%0) {to: [30, 100]}
+             %2: f32[3000] = reshape(%1) {to: [3000]}";
+    let repeated = "f32[100] = reshape(%0) {to: [100]}
+             %2: f32[3000] = repeat(%1) {counts: [30]}";
+    for (of, len, shape, count) in [
+        (expanded, 2950, "50, 59", 2),
+        (repeated, 2950, "50, 59", 2),
+        (expanded, 3000, "60, 50", 1),
+        (repeated, 3000, "60, 50", 1),
+    ] {
+        let turns = format!(
+            "%0: f32[1, 100] = input 0 [100, 1]
+             %1: {of}
+             %3: f32[{len}] = narrow(%2) {{dim: 0, start: 0, len: {len}}}
+             %4: f32[{shape}] = reshape(%3) {{to: [{shape}]}}
+             %5: f32[{shape}] = exp(%4)
+             return %5"
+        );
+        run(&turns, &[noise(&[1, 100], 4)], 1e-5);
+        assert_eq!(kernels(&turns), count, "{turns}");
+    }
     // Whole rows, and what depends on its place in memory alone, need no division.
     for text in [sums("mul(%0, %1)", 24, 100), sums("exp(%0)", 40, 60)] {
         run(&text, &matrix, 1e-5);
