@@ -12,6 +12,8 @@ pub(super) struct Cost {
     pub reads: u32,
     /// Operations one after another.
     pub depth: u32,
+    /// Reshapes one after another, each of which divides the index that the next one divides.
+    pub reshapes: u32,
     /// Whether a function takes much longer than an addition.
     pub heavy: bool,
 }
@@ -22,6 +24,7 @@ impl Cost {
         ops: 0,
         reads: 1,
         depth: 0,
+        reshapes: 0,
         heavy: false,
     };
 
@@ -34,12 +37,16 @@ impl Cost {
             cost.ops = cost.ops.saturating_add(from.ops.saturating_mul(times));
             cost.reads = cost.reads.saturating_add(from.reads.saturating_mul(times));
             cost.depth = cost.depth.max(from.depth);
+            cost.reshapes = cost.reshapes.max(from.reshapes);
             cost.heavy |= from.heavy;
         }
         cost.depth += 1;
         let Some(op) = node.operator() else {
             return cost;
         };
+        if op.as_view().is_some_and(|view| view.is_reshape()) {
+            cost.reshapes += 1;
+        }
         if !op.is_view() {
             cost.ops = cost.ops.saturating_add(times);
         }

@@ -41,6 +41,9 @@ pub use realize::{Realized, realize};
 pub(crate) use split::split_of;
 use std::sync::Arc;
 
+/// Values that are looked at most for what one is computed of.
+const MOST_READ: usize = 32;
+
 /// An operand of a library call.
 #[derive(Clone, Debug)]
 pub enum CallArg {

@@ -1,7 +1,7 @@
 //! Values that a reshape, or a part of what one gives, reads as rows of another length, in the middle of which their own rows
 //! end.
 
-use super::Realized;
+use super::{MOST_READ, Realized};
 use crate::graph::{Graph, Node};
 use crate::policy::Policy;
 use ferrotrace_kernels::op::Slice;
@@ -9,13 +9,10 @@ use ferrotrace_kernels::{Class, Op, ValueId};
 use ferrotrace_runtime::{Layout, Shape};
 use smallvec::SmallVec;
 
-/// Values that are looked at most for whether one depends on where its rows end.
-const MOST_READ: usize = 32;
-
 /// How many times the elements that are read a value may have that is stored for them.
 const MOST_STORED: usize = 4;
 
-/// The value that a reshape reads as rows of another length, and the views between, if the value has no memory and depends on
+/// The value that a reshape reads as rows of another length, and the views in front of it, if the value has no memory and depends on
 /// where its rows end: what is padded, joined or scaled row by row does. A kernel that computed it where it is read would find
 /// row and column of each element by a division. Scores of relative positions, which a padding and a reshape skew, are such
 /// values. So is what a reshape joins, of which a part begins or ends within the rows that were joined.
@@ -26,10 +23,8 @@ pub(super) fn read_as_other_rows(
     policy: &Policy,
 ) -> Option<(ValueId, SmallVec<[ValueId; 4]>)> {
     let node = graph.node(id);
-    let enough = node.shape.numel() >= policy.thresholds.tiled_elements;
     let of = graph.operands(id).next()?;
-    let takes = reshapes(node) || part(node, &graph.node(of).shape).is_some();
-    if !policy.target.library.is_complete() || !enough || !takes {
+    if !reshapes(node) && part(node, &graph.node(of).shape).is_none() {
         return None;
     }
     let mut between: SmallVec<[ValueId; 4]> = SmallVec::new();
@@ -60,6 +55,9 @@ pub(super) fn read_as_other_rows(
     };
     let elements = graph.node(owner).shape.numel();
     let few = elements > MOST_STORED.saturating_mul(node.shape.numel());
+    // Views behind what is stored are computed with it.
+    let front = between.iter().position(|&v| v == owner);
+    between.truncate(front.unwrap_or(between.len()));
     (depends && !few).then_some((owner, between))
 }
 
@@ -72,15 +70,9 @@ fn repeats(layout: &Layout) -> bool {
 /// An operand of a padding or a join along which rows lie that a reshape joins, and that are computed: interleaved values that are
 /// padded, say. Behind elements that are put before it a row of the result begins at another place than theirs, and each element
 /// would find its own by a division.
-pub(super) fn joined_rows(
-    graph: &Graph,
-    realized: &Realized,
-    id: ValueId,
-    policy: &Policy,
-) -> Option<ValueId> {
+pub(super) fn joined_rows(graph: &Graph, realized: &Realized, id: ValueId) -> Option<ValueId> {
     let node = graph.node(id);
-    let enough = node.shape.numel() >= policy.thresholds.tiled_elements;
-    if !policy.target.library.is_complete() || !enough || !node.is_of(Class::Arrange) {
+    if !node.is_of(Class::Arrange) {
         return None;
     }
     graph.operands(id).find(|&operand| {

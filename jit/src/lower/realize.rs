@@ -8,7 +8,7 @@ use super::lifetime::LastUse;
 use super::pieces::{self, Piece, Pieces};
 use super::update::{self, Write};
 use super::windowed::{self, reduced_count, windowed};
-use super::{narrow, realigned, scan, scatter};
+use super::{MOST_READ, narrow, realigned, scan, scatter};
 use crate::bisect::may_fuse;
 use crate::body::Source;
 use crate::graph::{Graph, Node, NodeOp};
@@ -20,8 +20,8 @@ use ferrotrace_runtime::Layout;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-/// Values that are looked at most for how a reduction reads memory.
-const MOST_READ: usize = 32;
+/// Reshapes one after another that a kernel undoes: the text of an index grows with each several times.
+const MOST_RESHAPES: u32 = 8;
 
 /// The decision for each node.
 #[derive(Clone, Debug)]
@@ -379,9 +379,13 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             store(&mut realized, &mut costs, id);
             continue;
         }
+        // What is arranged otherwise is stored on the CPU, where there is enough of it.
+        let arranges = policy.target.library.is_complete()
+            && node.shape.numel() >= policy.thresholds.tiled_elements;
         let apart = match op.is_barrier() {
             true => graph.operands(id).next(),
-            false => scan::reads_parts(graph, &realized, id, policy),
+            false if arranges => scan::reads_parts(graph, &realized, id, policy),
+            false => None,
         };
         if let Some(x) = apart {
             need_memory(graph, &mut realized, &mut costs, x);
@@ -400,13 +404,15 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
         {
             need_memory(graph, &mut realized, &mut costs, operand);
         }
-        if let Some((base, views)) = realigned::read_as_other_rows(graph, &realized, id, policy) {
+        if arranges
+            && let Some((base, views)) = realigned::read_as_other_rows(graph, &realized, id, policy)
+        {
             need_memory(graph, &mut realized, &mut costs, base);
             for v in views {
                 costs[v.0 as usize] = Cost::STORED;
             }
         }
-        if let Some(operand) = realigned::joined_rows(graph, &realized, id, policy) {
+        if arranges && let Some(operand) = realigned::joined_rows(graph, &realized, id) {
             need_memory(graph, &mut realized, &mut costs, operand);
         }
         let mut times = 1;
@@ -522,8 +528,11 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             || (policy.choice.stores(id) && cost.ops > 0)
             || policy.given_up.stores(id)
             || cost.depth > 200
+            || cost.reshapes > MOST_RESHAPES
         {
             need_memory(graph, &mut realized, &mut costs, id);
+            // A view of what is stored now is read where it lies.
+            costs[i] = Cost::STORED;
         }
         let computed = !op.is_view() && graph.operands(id).next().is_some();
         if output[i] || (computed && !realized.is_stored(id) && !may_fuse()) {

@@ -2,7 +2,7 @@
 //! what has been folded so far (ir C1, C5).
 
 use super::expand::Expansion;
-use super::{Realized, Site};
+use super::{MOST_READ, Realized, Site};
 use crate::body::{Body, BodyOp, Number, Value};
 use crate::expr::Expr;
 use crate::graph::{Graph, Node, Precision};
@@ -40,9 +40,6 @@ pub(super) fn is_library_scan(node: &Node, kind: ScanKind, dim: usize, policy: &
         || (in_order && is_contiguous && !policy.target.ordered_scans)
 }
 
-/// Values that are looked at most for where their elements come from.
-const MOST_READ: usize = 32;
-
 /// The operand of a scan that is computed of parts of its rows, or of rows that take turns, if that is to be stored: what is
 /// repeated, interleaved, joined or padded. The loop of a scan holds what was folded so far of each lane, so that no part of a row
 /// has a loop of its own there, and short axes are not written out.
@@ -55,8 +52,7 @@ pub(super) fn reads_parts(
     let node = graph.node(id);
     let Scan { dim, .. } = node.operator().and_then(Op::as_scan)?;
     let operand = graph.operands(id).next()?;
-    let enough = node.shape.numel() >= policy.thresholds.tiled_elements;
-    if !policy.target.library.is_complete() || !enough || realized.is_stored(operand) {
+    if realized.is_stored(operand) {
         return None;
     }
     let row = |v: ValueId| graph.node(v).shape.last().copied();

@@ -332,3 +332,39 @@ fn interleaved_rows_are_stored_before_they_are_padded_or_joined() {
         assert_eq!(kernels(&text), count, "{text}\n{}", plan(&text).explain());
     }
 }
+
+// Each reshape divides the index that the one before it divides: the text of one kernel would grow several times with each.
+#[test]
+fn few_reshapes_in_a_row_are_undone_by_one_kernel() {
+    let (mut text, mut n) = (
+        "%0: f32[4000] = input 0 [1]\n%1: f32[4000] = exp(%0)".to_owned(),
+        4000,
+    );
+    let mut last = 1;
+    for _ in 0..20 {
+        let (half, left) = (n / 2, n / 2 - 1);
+        text += &format!(
+            "\n%{}: f32[2, {half}] = reshape(%{last}) {{to: [2, {half}]}}
+             %{}: f32[2, {left}] = narrow(%{}) {{dim: 1, start: 0, len: {left}}}
+             %{}: f32[{}] = reshape(%{}) {{to: [{}]}}",
+            last + 1,
+            last + 2,
+            last + 1,
+            last + 3,
+            2 * left,
+            last + 2,
+            2 * left
+        );
+        (last, n) = (last + 3, 2 * left);
+    }
+    text += &format!(
+        "\n%{}: f32[{n}] = exp(%{last})\nreturn %{}",
+        last + 1,
+        last + 1
+    );
+    let x = noise(&[4000], 1);
+    run(&text, &[x], 1e-5);
+    let explained = plan(&text).explain();
+    assert!((2..=12).contains(&kernels(&text)), "{}", kernels(&text));
+    assert!(explained.to_string().len() < 1 << 19);
+}

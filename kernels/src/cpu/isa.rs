@@ -23,7 +23,7 @@ fn avx2<L: Loop>(body: L) -> L::Output {
     body.run()
 }
 
-/// Not inlined, as the others cannot be: compiled once, not with each caller.
+/// Runs a loop as compiled without further instruction sets. Not inlined: once, not with each caller.
 #[inline(never)]
 fn baseline<L: Loop>(body: L) -> L::Output {
     body.run()

@@ -282,7 +282,7 @@ pub fn run(spec: &PoolSpec, args: &[Arg], shape: &Shape, dtype: DType) -> Result
 pub fn run_adaptive(size: [usize; 2], args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
     let x = contiguous(array(args, 0)?)?;
     let mut out = Array::empty(x.buffer.device(), shape.clone(), dtype)?;
-    with_floating!("adaptive_avg_pool", dtype, T => {
+    with_floating!("adaptive_avg_pool2d", dtype, T => {
         adaptive::<T>(plane(&x), size, elements(&x)?, elements_mut(&mut out)?)
     });
     Ok(out)

@@ -220,7 +220,7 @@ impl<J: Join> Loop for Lanes<'_, J> {
 
 /// The fold of [`Lanes`]. What would join `START` to a lane is left out: it changes no lane that began with it.
 #[inline(always)]
-pub(super) fn lanes<J: Join>(x: &[J::T]) -> J::T {
+fn lanes<J: Join>(x: &[J::T]) -> J::T {
     if let Some(value) = short::<J>(x) {
         return value;
     }
