@@ -128,4 +128,13 @@ pub const CASES: &[Case] = &[
         let rows = v[0].pad(&[(0, 0), (0, 1)], 0.0).reshape([128, 514]);
         rows.narrow(1, 2, 509).tanh()
     }),
+    // Costly functions of few thousand positions.
+    ("waves_of_one_row", &[Floats(&[30_000])], |v| {
+        (v[0].sin() * v[0].exp()).sigmoid()
+    }),
+    (
+        "waves_of_four_columns",
+        &[Floats(&[30_000, 4]), Floats(&[4])],
+        |v| ((&v[0] + &v[1]).sin() * v[0].exp()).sigmoid(),
+    ),
 ];

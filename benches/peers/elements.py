@@ -122,6 +122,8 @@ CASES = {
     "scan_of_repeated": ([floats(256, 256)], lambda x: x.repeat_interleave(2, 1).cumsum(0).tanh()),
     "scan_of_joined": ([floats(256, 256)], lambda x: torch.cat([x, x * 2], 1).cumsum(0).tanh()),
     "part_of_joined_rows": ([floats(256, 256)], part_of_joined_rows),
+    "waves_of_one_row": ([floats(30_000)], lambda x: (x.sin() * x.exp()).sigmoid()),
+    "waves_of_four_columns": ([floats(30_000, 4), floats(4)], lambda x, y: ((x + y).sin() * x.exp()).sigmoid()),
 }
 
 for name, (inputs, program) in CASES.items():

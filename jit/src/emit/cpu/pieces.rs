@@ -3,10 +3,16 @@
 use crate::emit::cpu::kernel::Writer;
 use crate::emit::cpu::reduce::moments;
 use crate::emit::cpu::transform::tile;
+use crate::emit::unroll::work;
 use crate::kernel::ir::Name;
+use crate::schedule::FusedNode;
 
-/// Elements of a piece of a long row of a kernel without reductions.
+/// Elements of a piece of a long row of a kernel without reductions, where an element takes four operations or fewer.
 const PIECE: usize = 1 << 14;
+/// Elements of a piece where an element takes many operations.
+const LEAST_PIECE: usize = 1 << 9;
+/// Rows that are enough units of work for the threads.
+const MANY_ROWS: usize = 64;
 /// Elements of a chunk of a split reduction.
 const CHUNK: usize = 1 << 16;
 /// Most columns of a block of an outer reduction.
@@ -75,8 +81,8 @@ impl Writer<'_> {
                 .div_ceil(8usize.div_ceil(rows.max(1)))
                 .max(self.lanes);
             fit.min(spread).next_multiple_of(self.lanes)
-        } else if pure && self.walked() == 1 && vector > 2 * PIECE {
-            PIECE
+        } else if pure && self.walked() == 1 && vector > 2 * piece_of(node, rows) {
+            piece_of(node, rows)
         } else {
             return Cut {
                 piece: vector.max(1),
@@ -90,5 +96,47 @@ impl Writer<'_> {
             pieces: cut.div_ceil(piece),
             extent,
         }
+    }
+}
+
+/// Elements of a piece of a row of a kernel without reductions, of this many rows: the fewer, the more an element takes, as
+/// of costly functions and of an axis that is written out. A product's panels are the units of a kernel beside it.
+fn piece_of(node: &FusedNode, rows: usize) -> usize {
+    if rows >= MANY_ROWS || node.product.is_some() || node.feeds {
+        return PIECE;
+    }
+    let values = node.body.values().iter();
+    let operations: usize = values.map(|value| work(&value.op)).sum();
+    let element = (operations + node.stores.len()).max(4);
+    (4 * PIECE / element)
+        .max(LEAST_PIECE)
+        .next_multiple_of(LEAST_PIECE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emit::cpu::unroll::tests::only_kernel;
+
+    // Three costly functions of 30,000 elements are work for sixteen threads, a sum of two for one.
+    #[test]
+    fn pieces_of_costly_elements_are_short() {
+        let of = |results: &str| {
+            only_kernel(&format!(
+                "%0: f32[30000] = input 0 [1]
+                 %1: f32[30000] = input 1 [1]
+                 {results}"
+            ))
+        };
+        let sum = of("%2: f32[30000] = add(%0, %1)
+                 return %2");
+        let costly = of("%2: f32[30000] = add(%0, %1)
+                 %3: f32[30000] = sin(%2)
+                 %4: f32[30000] = exp(%3)
+                 %5: f32[30000] = tanh(%4)
+                 return %5");
+        assert_eq!(piece_of(&sum, 1), PIECE);
+        assert!(30_000 / piece_of(&costly, 1) >= 16);
+        assert_eq!(piece_of(&costly, MANY_ROWS), PIECE);
     }
 }

@@ -238,7 +238,7 @@ fn after(made: &FusedNode, along: Var, lanes: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::graph::Graph;
     use crate::lower::lower;
@@ -281,7 +281,7 @@ mod tests {
     }
 
     /// The only kernel of a graph.
-    fn only_kernel(graph: &str) -> FusedNode {
+    pub(in crate::emit::cpu) fn only_kernel(graph: &str) -> FusedNode {
         let graph: Graph = graph.parse().expect("a graph");
         let graph = simplify(&graph).expect("primitive operators");
         let policy = wide();
