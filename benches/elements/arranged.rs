@@ -128,7 +128,7 @@ pub const CASES: &[Case] = &[
         let rows = v[0].pad(&[(0, 0), (0, 1)], 0.0).reshape([128, 514]);
         rows.narrow(1, 2, 509).tanh()
     }),
-    // Costly functions of few thousand positions.
+    // Costly functions of 30,000 positions: too few for many units of work by their number alone.
     ("waves_of_one_row", &[Floats(&[30_000])], |v| {
         (v[0].sin() * v[0].exp()).sigmoid()
     }),

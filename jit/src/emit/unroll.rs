@@ -24,6 +24,12 @@ pub(super) fn unrolled(node: &FusedNode, axis: usize) -> Option<FusedNode> {
     Unrolling::of(node, axis).run()
 }
 
+/// What one position of all loops of a node takes, in plain operations, but for its stores.
+pub(super) fn work_of(node: &FusedNode) -> usize {
+    let values = node.body.values().iter();
+    values.map(|value| work(&value.op)).sum()
+}
+
 /// What an operation takes, in plain operations.
 pub(super) fn work(op: &BodyOp) -> usize {
     match op {

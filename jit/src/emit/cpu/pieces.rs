@@ -3,7 +3,7 @@
 use crate::emit::cpu::kernel::Writer;
 use crate::emit::cpu::reduce::moments;
 use crate::emit::cpu::transform::tile;
-use crate::emit::unroll::work;
+use crate::emit::unroll::work_of;
 use crate::kernel::ir::Name;
 use crate::schedule::FusedNode;
 
@@ -12,7 +12,7 @@ const PIECE: usize = 1 << 14;
 /// Elements of a piece where an element takes many operations.
 const LEAST_PIECE: usize = 1 << 9;
 /// Rows that are enough units of work for the threads.
-const MANY_ROWS: usize = 64;
+const MANY_UNITS: usize = 64;
 /// Elements of a chunk of a split reduction.
 const CHUNK: usize = 1 << 16;
 /// Most columns of a block of an outer reduction.
@@ -56,6 +56,7 @@ impl Writer<'_> {
         };
         let pure =
             !node.reduces() && !self.ordered && self.stages.row_stores.iter().all(Vec::is_empty);
+        let of_row = piece_of(node, rows);
         let piece = if self.tile.is_some() {
             tile::PIECE
         } else if self.split {
@@ -81,8 +82,8 @@ impl Writer<'_> {
                 .div_ceil(8usize.div_ceil(rows.max(1)))
                 .max(self.lanes);
             fit.min(spread).next_multiple_of(self.lanes)
-        } else if pure && self.walked() == 1 && vector > 2 * piece_of(node, rows) {
-            piece_of(node, rows)
+        } else if pure && self.walked() == 1 && vector > 2 * of_row {
+            of_row
         } else {
             return Cut {
                 piece: vector.max(1),
@@ -102,12 +103,10 @@ impl Writer<'_> {
 /// Elements of a piece of a row of a kernel without reductions, of this many rows: the fewer, the more an element takes, as
 /// of costly functions and of an axis that is written out. A product's panels are the units of a kernel beside it.
 fn piece_of(node: &FusedNode, rows: usize) -> usize {
-    if rows >= MANY_ROWS || node.product.is_some() || node.feeds {
+    if rows >= MANY_UNITS || node.product.is_some() || node.feeds {
         return PIECE;
     }
-    let values = node.body.values().iter();
-    let operations: usize = values.map(|value| work(&value.op)).sum();
-    let element = (operations + node.stores.len()).max(4);
+    let element = (work_of(node) + node.stores.len()).max(4);
     (4 * PIECE / element)
         .max(LEAST_PIECE)
         .next_multiple_of(LEAST_PIECE)
@@ -115,28 +114,57 @@ fn piece_of(node: &FusedNode, rows: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::emit::cpu::unroll::tests::only_kernel;
+    use crate::emit::cpu::emit;
+    use crate::graph::Graph;
+    use crate::lower::lower;
+    use crate::policy::Policy;
+    use crate::schedule::{Scheduled, fuse};
+    use crate::simplify::simplify;
 
-    // Three costly functions of 30,000 elements are work for sixteen threads, a sum of two for one.
+    /// Units of work of the only kernel of a graph.
+    fn units(graph: &str) -> usize {
+        let graph: Graph = graph.parse().expect("a graph");
+        let graph = simplify(&graph).expect("primitive operators");
+        let policy = Policy::default();
+        let schedule = fuse(&graph, &lower(&graph, &policy).expect("nests"), &policy);
+        let [Scheduled::Fused(node)] = &schedule.steps[..] else {
+            panic!("one kernel")
+        };
+        emit(node, &schedule.stored, &policy).chunks
+    }
+
     #[test]
-    fn pieces_of_costly_elements_are_short() {
-        let of = |results: &str| {
-            only_kernel(&format!(
-                "%0: f32[30000] = input 0 [1]
-                 %1: f32[30000] = input 1 [1]
-                 {results}"
+    fn units_of_costly_elements_are_short() {
+        let sum = "%0: f32[30000] = input 0 [1]
+             %1: f32[30000] = input 1 [1]
+             %2: f32[30000] = add(%0, %1)";
+        assert_eq!(units(&format!("{sum}\nreturn %2")), 1);
+        let costly = units(&format!("{sum}\n%3: f32[30000] = tanh(%2)\nreturn %3"));
+        assert!((8..60).contains(&costly), "{costly} units");
+    }
+
+    #[test]
+    fn units_of_axes_that_are_written_out_are_short() {
+        let units = units(
+            "%0: f32[30000, 4] = input 0 [4, 1]
+             %1: f32[1, 4] = input 1 [4, 1]
+             %2: f32[30000, 4] = add(%0, %1)
+             %3: f32[30000, 4] = tanh(%2)
+             return %3",
+        );
+        assert!((16..30_000).contains(&units), "{units} units");
+    }
+
+    #[test]
+    fn many_rows_are_not_cut() {
+        let of = |rows: usize| {
+            units(&format!(
+                "%0: f32[{rows}, 30000] = input 0 [60000, 1]
+                 %1: f32[{rows}, 30000] = tanh(%0)
+                 return %1"
             ))
         };
-        let sum = of("%2: f32[30000] = add(%0, %1)
-                 return %2");
-        let costly = of("%2: f32[30000] = add(%0, %1)
-                 %3: f32[30000] = sin(%2)
-                 %4: f32[30000] = exp(%3)
-                 %5: f32[30000] = tanh(%4)
-                 return %5");
-        assert_eq!(piece_of(&sum, 1), PIECE);
-        assert!(30_000 / piece_of(&costly, 1) >= 16);
-        assert_eq!(piece_of(&costly, MANY_ROWS), PIECE);
+        assert_eq!(of(64), 64);
+        assert!(of(8) >= 32, "{} units", of(8));
     }
 }

@@ -8,7 +8,7 @@
 use crate::body::{BodyOp, Value};
 use crate::emit::cpu::lanes::{MANY_ROWS, prefers_outer};
 use crate::emit::cpu::rows::{Strided, cost_alone, groups};
-use crate::emit::unroll::{unrolled, work};
+use crate::emit::unroll::{unrolled, work, work_of};
 use crate::expr::{Expr, Term, Var};
 use crate::policy::Policy;
 use crate::schedule::{FusedNode, Store};
@@ -177,8 +177,6 @@ fn short_axes(node: &FusedNode, lanes: usize, most: usize) -> Option<Short> {
 fn before(node: &FusedNode, axes: &[usize], lanes: usize) -> usize {
     let (axis, extents) = (axes[0], node.extents());
     let rows: usize = axes[1..].iter().map(|&axis| extents[axis]).product();
-    let values = node.body.values().iter();
-    let of_values: usize = values.map(|value| work(&value.op)).sum();
     // A row of its own begins with its indices, and brings the lanes of its reductions together; within a reduction of
     // columns the axis is a vector of an inner loop.
     let around = match (axis < node.iter.len(), node.red.len()) {
@@ -192,7 +190,7 @@ fn before(node: &FusedNode, axes: &[usize], lanes: usize) -> usize {
         }
     };
     let vectors = extents[axis].div_ceil(lanes);
-    lanes * rows * (vectors * (of_values + node.stores.len()) + around)
+    lanes * rows * (vectors * (work_of(node) + node.stores.len()) + around)
 }
 
 /// What a vector of positions takes in straight-line code, in which lanes run along a variable.

@@ -3,7 +3,7 @@
 //! Where the last variable of the rows takes few values, what does not vary along it is computed by a thread of each. A
 //! thread that computes all of them computes it once.
 
-use crate::emit::unroll::{HEAVY, unrolled, work};
+use crate::emit::unroll::{HEAVY, unrolled, work_of};
 use crate::schedule::FusedNode;
 
 /// Most turns of an axis that is unrolled: a thread keeps so many sums.
@@ -27,15 +27,11 @@ pub(super) fn unroll_short(node: FusedNode) -> FusedNode {
     if !(2..=TURNS).contains(&turns) || others < POSITIONS {
         return node;
     }
-    let cost = |node: &FusedNode| -> usize {
-        let values = node.body.values().iter();
-        values.map(|value| work(&value.op)).sum()
-    };
-    let before = turns * cost(&node);
+    let before = turns * work_of(&node);
     // Without columns, threads side by side then store that many elements apart.
     let least = if node.red.is_empty() { 3 * HEAVY } else { 0 };
     let pays = |made: &FusedNode| {
-        let after = cost(made);
+        let after = work_of(made);
         made.body.values().len() <= VALUES && 2 * after <= before && before - after >= least
     };
     unrolled(&node, axis).filter(pays).unwrap_or(node)
