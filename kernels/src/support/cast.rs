@@ -178,7 +178,8 @@ fn text(from: DType, to: DType, lanes: usize) -> (String, Vec<String>) {
 }
 
 /// A float to an integer: clamped to the range, NaN to 0, then converted. Where the largest integer is no float, what
-/// reaches the next float above it is set afterwards.
+/// reaches the next float above it is set afterwards. Before AVX-512, x86 converts to 64 bits one by one, so that numbers
+/// which all fit into 32 bits go through those.
 fn saturate(name: &str, from: &str, to: DType, lanes: usize) -> Definition {
     let int = if from == "f32" { "i32" } else { "i64" };
     let ty = format!("{from}x{lanes}");
@@ -191,10 +192,25 @@ fn saturate(name: &str, from: &str, to: DType, lanes: usize) -> Definition {
         _ => (-9223372036854775808.0, 9223372036854775808.0),
     };
     let exact = !matches!((from, to), (_, DType::I64) | ("f32", DType::I32));
-    let mut body = format!("  a = ({ty})(({int}x{lanes})a & ({int}x{lanes})(a == a));\n");
     let max = format!("ft_max_of_{from}");
     let min = format!("ft_min_of_{from}");
     let mut deps = vec![need("types", lanes), need(&max, lanes)];
+    let mut body = String::new();
+    if to == DType::I64 && lanes >= 4 {
+        let any = format!("ft_any_{int}");
+        let _ = writeln!(
+            body,
+            "#if defined(__SSE2__) && !defined(FT_AVX512)\n  \
+             {int}x{lanes} s = ({int}x{lanes})(a > -2147483648.0{suffix}) & ({int}x{lanes})(a < 2147483648.0{suffix});\n  \
+             if (!{any}x{lanes}(~s)) return __builtin_convertvector(__builtin_convertvector(a, i32x{lanes}), i64x{lanes});\n\
+             #endif"
+        );
+        deps.push(need(&any, lanes));
+    }
+    let _ = writeln!(
+        body,
+        "  a = ({ty})(({int}x{lanes})a & ({int}x{lanes})(a == a));"
+    );
     let _ = writeln!(
         body,
         "  a = {max}x{lanes}(a, {low:.1}{suffix} - ({ty}){{}});"

@@ -137,7 +137,7 @@ fn guarded(head: &str, masked: &str, plain: &str, tail: &str) -> String {
     format!("{head}#if defined(FT_AVX512)\n{masked}#else\n{plain}#endif\n{tail}")
 }
 
-/// A store that does not read the line into the cache; `p` is aligned to the vector.
+/// A store that does not read the line into the cache; `p` is aligned to the vector, which fills at most two registers.
 fn stream(name: &str, ty: &str, lanes: usize) -> Definition {
     let bytes = lanes * size(ty);
     let head = format!("FT_INLINE void {name}x{lanes}(void *p, {ty}x{lanes} v) {{\n");
@@ -147,7 +147,14 @@ fn stream(name: &str, ty: &str, lanes: usize) -> Definition {
         16 => "defined(__SSE2__)",
         _ => "0",
     };
-    let (op, reg) = match (bytes, ty) {
+    // Of two registers.
+    let twice = match bytes {
+        128 => "defined(FT_AVX512)",
+        64 => "defined(FT_AVX2)",
+        32 => "defined(__SSE2__)",
+        _ => "0",
+    };
+    let op = |bytes: usize| match (bytes, ty) {
         (16, "f32") => ("movntps", "x"),
         (16, _) => ("movntpd", "x"),
         (32, "f32") => ("vmovntps", "x"),
@@ -155,14 +162,30 @@ fn stream(name: &str, ty: &str, lanes: usize) -> Definition {
         (_, "f32") => ("vmovntps", "v"),
         _ => ("vmovntpd", "v"),
     };
-    let text = format!(
-        "{head}#if {set}\n  __asm__(\"{op} %1, %0\" : \"=m\"(*({ty}x{lanes}u *)p) : \"{reg}\"(v));\n#else\n  \
-         *({ty}x{lanes}u *)p = v;\n#endif\n}}\n"
+    let (whole, reg) = op(bytes);
+    let mut text = format!(
+        "{head}#if {set}\n  __asm__(\"{whole} %1, %0\" : \"=m\"(*({ty}x{lanes}u *)p) : \"{reg}\"(v));\n"
     );
-    Definition {
-        deps: vec![need("types", lanes)],
-        text,
+    if twice != "0" {
+        let half = lanes / 2;
+        let (op, reg) = op(bytes / 2);
+        let store = |at: usize| {
+            format!(
+                "  __asm__(\"{op} %1, %0\" : \"=m\"(*(({ty}x{half}u *)p + {at})) : \"{reg}\"(u.h[{at}]));\n"
+            )
+        };
+        text += &format!(
+            "#elif {twice}\n  union {{ {ty}x{lanes} v; {ty}x{half} h[2]; }} u = {{v}};\n{}{}",
+            store(0),
+            store(1)
+        );
     }
+    text += &format!("#else\n  *({ty}x{lanes}u *)p = v;\n#endif\n}}\n");
+    let mut deps = vec![need("types", lanes)];
+    if twice != "0" {
+        deps.push(need("types", lanes / 2));
+    }
+    Definition { deps, text }
 }
 
 /// Every second element from `p`, of the lanes `from..to` alone: of two vectors, the elements between the first and the

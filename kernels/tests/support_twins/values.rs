@@ -48,6 +48,15 @@ fn casts() {
     }
     let all = libraries(|lanes| source(&DType::ALL, lanes));
     each!(all, u8 i8 i16 i32 i64 bool f16 bf16 f32 f64; [u8 i8 i16 i32 i64 bool f16 bf16 f32 f64]);
+    // Vectors whose lanes all fit into 32 bits, and some with one lane that does not.
+    let fits: Vec<f64> = (0..4096)
+        .map(|i| (f64::from(i * 7919 % 4001) - 2000.0) * 1_073_000.25)
+        .chain([2147483647.9, -2147483648.0, -2147483648.9, 2147483648.0])
+        .chain((0..60).map(|i| -2147483647.0 + f64::from(i)))
+        .collect();
+    let single: Vec<f32> = fits.iter().map(|&x| x as f32).collect();
+    one::<f64, i64>(&all, &fits);
+    one::<f32, i64>(&all, &single);
     let bytes = libraries_of(1, |lanes| {
         source(&[DType::U8, DType::I8, DType::Bool], lanes)
     });

@@ -106,7 +106,8 @@ pub(super) const MANY_ROWS: usize = 64;
 
 /// Lanes of every vector: as many of the widest type as a register of `vector` bytes holds; of many rows, as many as a row has
 /// elements along the vector axis, where those fill a smaller register. Indices that all lanes share do not
-/// count, nor do numbers of draws. A kernel of single elements has one lane, whose code is shorter and as fast. Lanes run along `along`.
+/// count, nor do numbers of draws, nor what is converted alone beside costly functions of narrower types. A kernel of single
+/// elements has one lane, whose code is shorter and as fast. Lanes run along `along`.
 pub(super) fn lanes(
     node: &FusedNode,
     stages: &Stages,
@@ -153,7 +154,10 @@ pub(super) fn lanes(
         return lanes;
     }
     let widest = computed().filter(vectors).map(|v| size(&v)).max();
-    let widest = vector / widest.unwrap_or(4);
+    let widest = match widest.unwrap_or(4) {
+        8 if moves_wide(node, computed().filter(vectors)) => vector / 4,
+        widest => vector / widest,
+    };
     let rows = extents.iter().product::<usize>() / few.max(1);
     let fills = few > 1 && few < widest && few.is_power_of_two();
     if fills && rows >= MANY_ROWS {
@@ -161,6 +165,34 @@ pub(super) fn lanes(
     } else {
         widest
     }
+}
+
+/// Whether costly functions of 4 bytes run beside values of 8 bytes that are only read, converted and stored: a vector of
+/// those takes two registers, whereas the functions would fill half of theirs.
+fn moves_wide(node: &FusedNode, computed: impl Iterator<Item = Value>) -> bool {
+    let body = &node.body;
+    let is_wide = |dtype: DType| dtype.compute().size() == 8;
+    let mut is_costly = false;
+    for v in computed {
+        let value = body.value(v);
+        let moves = match &value.op {
+            BodyOp::Load { .. } | BodyOp::Number(_) | BodyOp::Cast(_) => true,
+            BodyOp::Unary(op, a) => {
+                is_costly |= op.heavy();
+                !is_wide(value.dtype) && !is_wide(body.value(*a).dtype)
+            }
+            BodyOp::Binary(op, a, _) => {
+                is_costly |= op.heavy();
+                !is_wide(value.dtype) && !is_wide(body.value(*a).dtype)
+            }
+            BodyOp::Select(..) | BodyOp::Divide(..) | BodyOp::Round(..) => !is_wide(value.dtype),
+            _ => false,
+        };
+        if !moves {
+            return false;
+        }
+    }
+    is_costly
 }
 
 /// Whether a value is the position of an extreme, and all positions fit into 32 bits.
@@ -283,4 +315,53 @@ pub(super) fn scalars(node: &FusedNode, differ: &[bool], lanes: usize, vector: u
         }
     }
     scalar
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::emit::cpu::emit;
+    use crate::emit::cpu::unroll::tests::only_kernel;
+    use crate::policy::Policy;
+
+    /// The text of the only kernel of a graph for vectors of so many bytes, in so many registers.
+    fn text(graph: &str, vector: usize, registers: usize) -> String {
+        let node = only_kernel(graph);
+        let stored = node.stores.iter().map(|store| store.node).collect();
+        let mut policy = Policy::default();
+        policy.target.vector = vector;
+        policy.target.registers = registers;
+        emit(&node, &stored, &policy).source.body.to_string()
+    }
+
+    #[test]
+    fn what_is_only_converted_leaves_vectors_whole() {
+        let of = |to: &str| {
+            format!(
+                "%0: f32[1000] = input 0 [1]
+                 %1: f32[1000] = sigmoid(%0)
+                 %2: {to}[1000] = to_dtype(%1)"
+            )
+        };
+        for to in ["f64", "i64"] {
+            let graph = format!("{}\nreturn %2", of(to));
+            for (vector, lanes) in [(32, 8), (64, 16)] {
+                let text = text(&graph, vector, 32);
+                assert!(text.contains(&format!("ft_sigmoid_f32x{lanes}")), "{text}");
+            }
+        }
+        // Arithmetic on vectors of two registers would go through memory.
+        let graph = format!("{}\n%3: f64[1000] = mul(%2, %2)\nreturn %3", of("f64"));
+        let text = text(&graph, 32, 16);
+        assert!(text.contains("ft_sigmoid_f32x4"), "{text}");
+    }
+
+    #[test]
+    fn few_registers_take_shorter_chains_in_turns() {
+        let graph = "%0: f32[1000] = input 0 [1]
+             %1: f32[1000] = exp(%0)
+             %2: f32[1000] = sigmoid(%1)
+             return %2";
+        assert!(text(graph, 32, 16).contains("v2_3"));
+        assert!(!text(graph, 64, 32).contains("v2_3"));
+    }
 }

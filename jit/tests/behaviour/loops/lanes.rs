@@ -84,6 +84,25 @@ fn chains_of_functions_are_computed_in_turns() {
     assert!(!sources(wide).contains("v1_1"), "{}", sources(wide));
 }
 
+// Values of 8 bytes that are only converted take two registers beside costly functions of 4 bytes, in whole vectors, in what is
+// left, and where stores bypass the cache.
+#[test]
+fn converted_values_take_two_registers() {
+    for n in [1, 7, 16, 37, 1000, 3_000_001] {
+        let text = format!(
+            "%0: f64[{n}] = input 0 [1]
+             %1: f32[{n}] = to_dtype(%0)
+             %2: f32[{n}] = sigmoid(%1)
+             %3: f64[{n}] = to_dtype(%2)
+             %4: f32[{n}] = mul(%2, 1000.0)
+             %5: i64[{n}] = to_dtype(%4)
+             return %3 %5"
+        );
+        let x: Vec<f64> = (0..n).map(|i| f64::from(i % 4001) * 0.01 - 20.0).collect();
+        run(&text, &[dense(&[n as usize], &x)], 1e-6);
+    }
+}
+
 // An element of windows that overlap is computed once, where it costs a function.
 #[test]
 fn costly_elements_of_windows_are_stored() {

@@ -17,8 +17,10 @@ use ferrotrace_runtime::DType;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
-/// Costly functions in a row from which on several vectors are computed in turns.
+/// Costly functions in a row from which on several vectors are computed in turns: with 32 registers, and with fewer, on
+/// processors whose window is shorter.
 const CHAIN: usize = 3;
+const SHORT_CHAIN: usize = 2;
 /// The most costly functions of such a loop, whose text is five times as long.
 const LONGEST: usize = 64;
 
@@ -98,10 +100,13 @@ impl Writer<'_> {
             .extents
             .last()
             .is_some_and(|&n| n >= 2 * UNROLL * self.lanes);
-        (CHAIN..=LONGEST).contains(&heavy)
+        let least = match self.registers {
+            32.. => CHAIN,
+            _ => SHORT_CHAIN,
+        };
+        (least..=LONGEST).contains(&heavy)
             && long
             && self.lanes > 1
-            && self.registers >= 32
             && l.reduces.is_empty()
             && l.save.is_empty()
             && l.restore.is_empty()
@@ -109,7 +114,7 @@ impl Writer<'_> {
             && l.stores.iter().all(unit)
             && self.carried.is_empty()
             && l.compute.iter().all(|&v| self.is_simple(l, v))
-            && self.functions_in_a_row(l) >= CHAIN
+            && self.functions_in_a_row(l) >= least
     }
 
     /// The most costly functions of a loop of which each waits for the one before.
