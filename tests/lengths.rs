@@ -154,7 +154,7 @@ fn a_length_that_comes_back_gets_its_plan() {
     let twice: Vec<usize> = (400..440).flat_map(|len| [len, len]).collect();
     assert_eq!(plans(&twice, 1), (0, 0));
     // Much work is not done without a plan.
-    let long: Vec<usize> = (0..12).map(|i| 200_000 + i).collect();
+    let long: Vec<usize> = (0..12).map(|i| 2_000_000 + i).collect();
     assert_eq!(plans(&long, 1), (12, 12));
 }
 

@@ -365,6 +365,13 @@ impl Body {
         Some(at as MaskId)
     }
 
+    /// Writes the conditions of every mask in another way. They have to hold for the same positions.
+    pub(crate) fn set_masks(&mut self, mut masks: Vec<Vec<Expr>>) {
+        debug_assert_eq!(masks.len(), self.masks.len(), "as many masks");
+        masks.iter_mut().for_each(|conditions| conditions.sort());
+        self.masks = masks;
+    }
+
     /// The conjunction of a mask and further conditions.
     pub fn narrow_mask(&mut self, mask: Option<MaskId>, conditions: &[Expr]) -> Option<MaskId> {
         let mut all = mask.map_or_else(Vec::new, |m| self.mask(m).to_vec());

@@ -177,6 +177,17 @@ fn text(from: DType, to: DType, lanes: usize) -> (String, Vec<String>) {
     (value, Vec::new())
 }
 
+/// What returns floats as integers of 64 bits by way of 32, where all fit and AVX-512 is missing.
+fn through_32_bits(from: &str, int: &str, lanes: usize) -> String {
+    let suffix = if from == "f32" { "f" } else { "" };
+    format!(
+        "#if defined(__SSE2__) && !defined(FT_AVX512)\n  \
+         {int}x{lanes} s = ({int}x{lanes})(a > -2147483648.0{suffix}) & ({int}x{lanes})(a < 2147483648.0{suffix});\n  \
+         if (!ft_any_{int}x{lanes}(~s)) return __builtin_convertvector(__builtin_convertvector(a, i32x{lanes}), i64x{lanes});\n\
+         #endif\n"
+    )
+}
+
 /// A float to an integer: clamped to the range, NaN to 0, then converted. Where the largest integer is no float, what
 /// reaches the next float above it is set afterwards. Before AVX-512, x86 converts to 64 bits one by one, so that numbers
 /// which all fit into 32 bits go through those.
@@ -197,15 +208,8 @@ fn saturate(name: &str, from: &str, to: DType, lanes: usize) -> Definition {
     let mut deps = vec![need("types", lanes), need(&max, lanes)];
     let mut body = String::new();
     if to == DType::I64 && lanes >= 4 {
-        let any = format!("ft_any_{int}");
-        let _ = writeln!(
-            body,
-            "#if defined(__SSE2__) && !defined(FT_AVX512)\n  \
-             {int}x{lanes} s = ({int}x{lanes})(a > -2147483648.0{suffix}) & ({int}x{lanes})(a < 2147483648.0{suffix});\n  \
-             if (!{any}x{lanes}(~s)) return __builtin_convertvector(__builtin_convertvector(a, i32x{lanes}), i64x{lanes});\n\
-             #endif"
-        );
-        deps.push(need(&any, lanes));
+        body += &through_32_bits(from, int, lanes);
+        deps.push(need(&format!("ft_any_{int}"), lanes));
     }
     let _ = writeln!(
         body,

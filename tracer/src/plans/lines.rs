@@ -3,15 +3,14 @@
 //! A sequence that grows has another form at every step, text of any length another one each time, and so has a loop whose
 //! steps differ in how many operations wait for a read. A plan is made for operations and sizes that are known, which takes
 //! far longer than running a few operations on little data. After [`MOST`] plans for forms of the same lines, a new one runs
-//! operator by operator, until that has taken as long as making its plan would, and forms of its structure as long as compiling
-//! their kernels: forms that come back get a plan, and forms of much work and known kernels get theirs at once. A form that is
+//! operator by operator, until a plan would have saved what it takes to make, and forms of its structure what compiling
+//! their kernels takes: forms that come back get a plan, and forms of much work and known kernels get theirs at once. A form that is
 //! met [`IN_A_ROW`] times in a row, as in a loop of its own, waits no longer. Of a loop over little data the first form waits
 //! until a plan pays, too: most such loops end before.
 
+use super::times::Times;
 use super::{FAMILIES, MOST};
-use crate::form::{Edge, Form, FormNode, Line, Mix};
-use ferrotrace_kernels::{Class, Op};
-use ferrotrace_runtime::{DType, Shape};
+use crate::form::{Form, FormNode, Line, Mix};
 use lru::LruCache;
 use once_cell::sync::Lazy;
 use parking_lot::Mutex;
@@ -21,90 +20,6 @@ use std::sync::Arc;
 
 /// How often a form is met in a row until its plan is made. A step of a loop may meet it for each of a few tensors.
 const IN_A_ROW: u32 = 8;
-
-/// What running operator by operator takes, and what making a plan takes, in nanoseconds.
-struct Times {
-    /// An operation by itself.
-    operation: u64,
-    /// An operation of sizes that were not met, which a device has a plan for.
-    unmet: u64,
-    /// Bytes that an operation reads or writes in a nanosecond that moves elements, is light, or is a reduction, and elements
-    /// that another does. Fusion saves that; products, windows and sorts take as long in a plan.
-    bytes: u64,
-    elements: u64,
-    /// A plan, and what each of its operations adds to that, each reduction too, and each that is defined by others.
-    plan: u64,
-    planned: u64,
-    reduction: u64,
-    definition: u64,
-    /// A kernel that the process has not met: an estimate.
-    kernel: u64,
-}
-
-/// Two threads of an x86-64 processor of 2024, data in its caches: programs of 1 to 6 operations over 100 to 10⁶ elements.
-const CPU: Times = Times {
-    operation: 300,
-    unmet: 0,
-    bytes: 64,
-    elements: 4,
-    plan: 20_000,
-    planned: 5_000,
-    reduction: 30_000,
-    definition: 70_000,
-    kernel: 15_000_000,
-};
-
-/// An H100; programs of 2 to 100 operations.
-const DEVICE: Times = Times {
-    operation: 20_000,
-    unmet: 100_000,
-    bytes: 1_000,
-    elements: 250,
-    plan: 100_000,
-    planned: 40_000,
-    reduction: 0,
-    definition: 0,
-    kernel: 50_000_000,
-};
-
-impl Times {
-    fn of(form: &Form) -> &'static Times {
-        match form.device.is_cpu() {
-            true => &CPU,
-            false => &DEVICE,
-        }
-    }
-
-    /// Nanoseconds that an operation takes that reads and writes values of these numbers of elements and dtypes.
-    fn operation(&self, op: &Op, values: impl Iterator<Item = (usize, DType)>) -> u64 {
-        let work = |rate: u64, size: fn(DType) -> usize| {
-            let sizes = values.map(|(count, dtype)| count.saturating_mul(size(dtype)));
-            self.operation + sizes.fold(0, usize::saturating_add) as u64 / rate
-        };
-        match op.class() {
-            Class::View => 0,
-            Class::Library | Class::Window => self.operation,
-            Class::Create | Class::Arrange => work(self.bytes, DType::size),
-            Class::Pointwise if op.entry().is_light() => work(self.bytes, DType::size),
-            Class::Reduce if op.as_composite().is_none() => work(self.bytes, DType::size),
-            _ => work(self.elements, |_| 1),
-        }
-    }
-
-    /// Nanoseconds that a form's plan takes to make.
-    fn plan(&self, form: &Form) -> u64 {
-        let operation = |node: &FormNode| {
-            let op = node.kind.op();
-            match (op.class(), op.as_composite()) {
-                (Class::View, _) => 0,
-                (Class::Reduce, None) => self.planned + self.reduction,
-                (Class::Reduce, Some(_)) => self.planned + self.reduction + self.definition,
-                _ => self.planned,
-            }
-        };
-        self.plan + form.nodes.iter().map(operation).sum::<u64>()
-    }
-}
 
 /// Forms met that the same lines record.
 #[derive(Debug, Default)]
@@ -117,7 +32,8 @@ struct Family {
     forms: u32,
     /// How often the last one was met in a row.
     in_a_row: u32,
-    /// Nanoseconds that forms took operator by operator, together those that differ in sizes alone, whose kernels are the same.
+    /// Nanoseconds that plans would have saved forms that ran operator by operator, together those that differ in sizes alone,
+    /// whose kernels are the same.
     structures: FxHashMap<u64, u64>,
     /// A running mean, in sixteenths, of how many kernels a plan needed that the process had not met. The last plan counts half.
     new_kernels: u64,
@@ -177,21 +93,6 @@ impl Met {
     }
 }
 
-/// The shape and dtype of an operand; none of a number.
-fn operand(form: &Form, edge: Edge) -> Option<(&Shape, DType)> {
-    match edge {
-        Edge::Node(n) => {
-            let kind = &form.nodes[n as usize].kind;
-            Some((&kind.shape, kind.dtype))
-        }
-        Edge::Leaf(n) => {
-            let leaf = &form.leaves[n as usize];
-            Some((leaf.layout.shape(), leaf.dtype))
-        }
-        Edge::Slot(_) => None,
-    }
-}
-
 /// The hash of an operation without sizes. Attributes count as sizes: some are.
 fn without_sizes(node: &FormNode) -> Mix {
     let (kind, mut mix) = (&node.kind, Mix::default());
@@ -219,8 +120,8 @@ pub(super) struct Member {
     needs_plan: bool,
     /// The kinds of its operations, where those of sizes that were not met take longer.
     kinds: Arc<FxHashSet<u64>>,
-    /// Nanoseconds that it takes operator by operator, without what takes as long in a plan.
-    one_by_one: u64,
+    /// Nanoseconds that it takes longer operator by operator than by a plan.
+    gain: u64,
     /// Nanoseconds that its plan takes to make.
     plan: u64,
 }
@@ -263,7 +164,7 @@ impl Member {
             elements: elements / form.nodes.len().max(1),
             needs_plan: form.nodes.iter().any(|node| needs_plan(form, node)),
             kinds: Arc::new(kinds.map(|kind| kind.hash).collect()),
-            one_by_one: one_by_one(form),
+            gain: times.gain(form),
             plan: times.plan(form),
         }
     }
@@ -275,18 +176,6 @@ fn needs_plan(form: &Form, node: &FormNode) -> bool {
     let op = node.kind.op();
     let has_kernel = op.as_composite().is_some_and(|op| op.entry().has_kernel());
     op.as_program().is_some() || has_kernel && !form.device.is_cpu()
-}
-
-/// Nanoseconds that a form takes operator by operator, without what takes as long in a plan.
-fn one_by_one(form: &Form) -> u64 {
-    let times = Times::of(form);
-    let time = |(node, edges): (&FormNode, &[Edge])| {
-        let operands = edges.iter().filter_map(|&edge| operand(form, edge));
-        let all = operands.chain([(&node.kind.shape, node.kind.dtype)]);
-        let values = all.map(|(shape, dtype)| (shape.numel(), dtype));
-        times.operation(node.kind.op(), values)
-    };
-    form.operands().map(time).fold(0, u64::saturating_add)
 }
 
 /// New kernels that a plan of a loop's steps is taken to need before there is one.
@@ -345,7 +234,7 @@ pub(super) fn decide(form: &Form, member: &Member, runs: u32, by: RecordedBy) ->
     }
     let spent = family.structures.entry(member.structure).or_default();
     let times = Times::of(form);
-    let time = member.one_by_one.saturating_add(times.unmet * unmet).max(1);
+    let time = member.gain.saturating_add(times.unmet * unmet).max(1);
     let new_kernels = match family.new_kernels {
         0 if is_loop => 16 * LOOP_KERNELS,
         known => known,

@@ -3,6 +3,8 @@
 //! One table of the process has them all, behind a lock. Threads that flush at the same time seldom come there: each
 //! stripe of threads has a front, with the entries that it used last, and counts their users apart.
 
+mod times;
+
 mod lines;
 mod positions;
 mod stages;

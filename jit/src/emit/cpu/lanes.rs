@@ -104,6 +104,9 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
 /// Rows from which on a kernel may have a source of its own for their length: of fewer rows, one source serves all lengths.
 pub(super) const MANY_ROWS: usize = 64;
 
+/// Fewest rows and columns that are worth a tile.
+pub(super) const TILED: usize = 16;
+
 /// Lanes of every vector: as many of the widest type as a register of `vector` bytes holds; of many rows, as many as a row has
 /// elements along the vector axis, where those fill a smaller register. Indices that all lanes share do not
 /// count, nor do numbers of draws, nor what is converted alone beside costly functions of narrower types. A kernel of single

@@ -6,12 +6,12 @@
 //! operations.
 
 use crate::body::{BodyOp, Value};
-use crate::emit::cpu::lanes::{MANY_ROWS, prefers_outer};
+use crate::emit::cpu::lanes::{MANY_ROWS, TILED, prefers_outer};
 use crate::emit::cpu::rows::{Strided, cost_alone, groups};
 use crate::emit::unroll::{unrolled, work, work_of};
 use crate::expr::{Expr, Term, Var};
 use crate::policy::Policy;
-use crate::schedule::{FusedNode, Store};
+use crate::schedule::{FusedNode, Store, exchanged, merge_under_conditions};
 use ferrotrace_kernels::support::{INTERLEAVE, cost_by_rows};
 use smallvec::SmallVec;
 
@@ -24,8 +24,27 @@ pub(super) fn unroll_short(node: FusedNode, policy: &Policy) -> FusedNode {
     let lanes = policy.target.vector / widest(&node);
     let most = policy.thresholds.unrolled_values;
     let few = |node: &FusedNode| written(node) <= most;
+    let node = merge_under_conditions(node, policy.thresholds.unrolled.min(2 * lanes));
+    if let Some(axis) = interleaved_axis(&node, policy.thresholds.unrolled.min(TILED - 1)) {
+        let inner = exchanged(node.clone(), axis);
+        let rank = inner.extents().len();
+        let made = without_short_axes(inner, policy, lanes, few);
+        if made.extents().len() < rank {
+            return made;
+        }
+    }
     let node = without_reductions(node, lanes, policy.thresholds.unrolled, few);
     let node = unswitched(node, policy, few);
+    without_short_axes(node, policy, lanes, few)
+}
+
+/// A node without its short axes, if that pays.
+fn without_short_axes(
+    node: FusedNode,
+    policy: &Policy,
+    lanes: usize,
+    few: impl Fn(&FusedNode) -> bool,
+) -> FusedNode {
     let Some(Short { axes, next }) = short_axes(&node, lanes, policy.thresholds.unrolled) else {
         return node;
     };
@@ -48,6 +67,27 @@ pub(super) fn unroll_short(node: FusedNode, policy: &Policy) -> FusedNode {
     let mut others = axes[1..].iter();
     let made = first.and_then(|made| others.try_fold(made, |made, &axis| unrolled(&made, axis)));
     made.filter(few).filter(fits).unwrap_or(node)
+}
+
+/// A short axis before the last one of which some load reads all elements of a row, where every store goes along the last one, as
+/// of columns that become rows: written out, it is read in whole vectors.
+fn interleaved_axis(node: &FusedNode, most: usize) -> Option<usize> {
+    let last = Var(node.iter.len().checked_sub(1)? as u32);
+    let along = node
+        .stores
+        .iter()
+        .all(|s| s.update.is_none() && node.place(s).coefficient(last) == 1);
+    if !along || !node.red.is_empty() || node.is_ordered() {
+        return None;
+    }
+    (0..last.0 as usize).find(|&axis| {
+        let extent = node.iter[axis];
+        let is_row = |index: &Expr| {
+            let by = index.coefficient(Var(axis as u32));
+            by == 1 && index.coefficient(last) == extent as i64
+        };
+        (2..=most).contains(&extent) && node.loads().any(|(_, _, index)| is_row(index))
+    })
 }
 
 /// A node of many short rows that are vectors, as of products of small matrices, without its short loops of columns: a block of one

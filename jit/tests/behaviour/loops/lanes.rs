@@ -103,6 +103,67 @@ fn converted_values_take_two_registers() {
     }
 }
 
+// Rows of few columns that are joined or padded are one loop: lanes run along the rows' elements as they lie in memory.
+#[test]
+fn few_columns_under_conditions_are_one_loop() {
+    for columns in [2, 3, 5, 8] {
+        let (rows, both) = (301, 301 + 77);
+        let joined = format!(
+            "%0: f32[{rows}, {columns}] = input 0 [{columns}, 1]
+             %1: f32[77, {columns}] = input 1 [{columns}, 1]
+             %2: f32[{rows}, {columns}] = mul(%0, 2.0)
+             %3: f32[{both}, {columns}] = cat(%2, %1) {{dim: 0}}
+             return %3"
+        );
+        let padded = format!(
+            "%0: f32[3, {rows}, {columns}] = input 0 [{0}, {columns}, 1]
+             %1: f32[3, {1}, {columns}] = pad(%0, 0.5) {{pads: [[0, 0], [2, 1], [0, 0]]}}
+             %2: f32[3, {1}, {columns}] = add(%1, 1.0)
+             return %2",
+            rows * columns,
+            rows + 3
+        );
+        run(
+            &joined,
+            &[noise(&[rows, columns], 1), noise(&[77, columns], 2)],
+            0.0,
+        );
+        run(&padded, &[noise(&[3, rows, columns], 3)], 0.0);
+        for source in [sources(&joined), sources(&padded)] {
+            assert!(!source.contains("distantn"), "{source}");
+        }
+    }
+}
+
+// Columns that become rows are read in whole vectors, which are transposed in registers.
+#[test]
+fn few_columns_become_rows_in_registers() {
+    for rows in [1000, 1003] {
+        let turned = format!(
+            "%0: f32[8, {rows}] = input 0 [{rows}, 1]
+             %1: f32[{rows}, 8] = input 1 [8, 1]
+             %2: f32[8, {rows}] = permute(%1) {{order: [1, 0]}}
+             %3: f32[8, {rows}] = add(%0, %2)
+             return %3"
+        );
+        let batches = format!(
+            "%0: f32[5, 4, {rows}] = input 0 [{0}, {rows}, 1]
+             %1: f32[5, {rows}, 4] = input 1 [{0}, 4, 1]
+             %2: f32[5, 4, {rows}] = permute(%1) {{order: [0, 2, 1]}}
+             %3: f32[5, 4, {rows}] = sub(%0, %2)
+             return %3",
+            4 * rows
+        );
+        let x = [noise(&[8, rows], 1), noise(&[rows, 8], 2)];
+        let y = [noise(&[5, 4, rows], 3), noise(&[5, rows, 4], 4)];
+        for (text, inputs) in [(turned, x), (batches, y)] {
+            run(&text, &inputs, 0.0);
+            // Each element of eight or four is read with those beside it.
+            assert!(sources(&text).contains("rows"), "{}", sources(&text));
+        }
+    }
+}
+
 // An element of windows that overlap is computed once, where it costs a function.
 #[test]
 fn costly_elements_of_windows_are_stored() {

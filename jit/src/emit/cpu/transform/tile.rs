@@ -8,6 +8,7 @@
 use crate::body::{BodyOp, Value};
 use crate::emit::cpu::index::Index;
 use crate::emit::cpu::kernel::Writer;
+use crate::emit::cpu::lanes::TILED;
 use crate::expr::Var;
 use crate::kernel::ir::{
     self, Axis, Block, Expr, Extent, Function, Local, Name, Part, Stmt, Type, ValueType,
@@ -18,8 +19,6 @@ use ferrotrace_runtime::DType;
 const ROWS: usize = 64;
 /// Columns of a tile.
 const COLUMNS: usize = 64;
-/// Fewest rows and columns that are worth a tile.
-const FEWEST: usize = 16;
 /// Columns of a unit of work.
 pub(in crate::emit::cpu) const PIECE: usize = 4096;
 
@@ -40,7 +39,7 @@ impl Writer<'_> {
             || self.ordered
             || node.scatters()
             || !self.walked_vars().is_empty()
-            || self.extents[column.0 as usize] < FEWEST
+            || self.extents[column.0 as usize] < TILED
         {
             return None;
         }
@@ -62,7 +61,7 @@ impl Writer<'_> {
         let tiles = self
             .row_vars()
             .into_iter()
-            .filter(|&row| self.extents[row] >= FEWEST)
+            .filter(|&row| self.extents[row] >= TILED)
             .map(of);
         tiles
             .filter(|t| !t.loads.is_empty())
