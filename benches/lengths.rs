@@ -238,6 +238,35 @@ fn tables(device: &Device) -> Step<'_> {
     })
 }
 
+/// Costly functions of numbers: 40,000 and more.
+fn waves(device: &Device) -> Step<'_> {
+    let all = Tensor::rand(50_000, DType::F32, device);
+    Box::new(move |step| {
+        let x = all.narrow(0, 0, 40_000 + 8 * step);
+        read(&(x.sin() * x.exp()).sigmoid())
+    })
+}
+
+/// Standard scores of numbers: 100,000 and more.
+fn scores(device: &Device) -> Step<'_> {
+    let all = Tensor::rand(110_000, DType::F32, device);
+    Box::new(move |step| {
+        let x = all.narrow(0, 0, 100_000 + 8 * step);
+        let spread = x.var_keepdim(0, 1) + 1e-5;
+        read(&((&x - x.mean_keepdim(0)) / spread.sqrt()))
+    })
+}
+
+/// Averages of neighbours: 100,000 and more.
+fn averages(device: &Device) -> Step<'_> {
+    let all = Tensor::rand(110_000, DType::F32, device);
+    Box::new(move |step| {
+        let count = 100_000 + 8 * step;
+        let [left, middle, right] = [0, 1, 2].map(|first| all.narrow(0, first, count));
+        read(&((left + middle * 2.0 + right) / 4.0))
+    })
+}
+
 /// A recurrent layer over sequences of any length, step by step.
 fn sequences(device: &Device) -> Step<'_> {
     const ALL: usize = 32;
@@ -276,13 +305,16 @@ type Times = ([f64; 2], [u64; 2]);
 /// What a step takes of programs whose steps differ in sizes or in how many operations they record.
 fn steps(device: &Device) -> Outcome {
     type Program = fn(&Device) -> Step<'_>;
-    let programs: [(&str, Program); 8] = [
+    let programs: [(&str, Program); 11] = [
         ("rows that grow by one", list),
         ("rows that shrink by one", shrinking),
         ("a layer of batches of any size", batches),
         ("a token of 3 layers, keys that grow", tokens),
         ("a mask of a square of any size", masks),
         ("columns of a table that grows", tables),
+        ("costly functions of any number", waves),
+        ("standard scores of any number", scores),
+        ("averages of any number of neighbours", averages),
         ("a recurrent layer, any length", sequences),
         ("reads after any number of steps", waiting),
     ];

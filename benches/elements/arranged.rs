@@ -137,4 +137,16 @@ pub const CASES: &[Case] = &[
         &[Floats(&[30_000, 4]), Floats(&[4])],
         |v| ((&v[0] + &v[1]).sin() * v[0].exp()).sigmoid(),
     ),
+    // Functions of binary32 whose results are converted to 8 bytes.
+    ("quantised", &[Floats(&[200_000])], |v| {
+        (v[0].sigmoid() * 15.0).to_dtype(DType::I64)
+    }),
+    (
+        "joined_points",
+        &[Floats(&[25_000, 8]), Floats(&[25_000, 8])],
+        |v| Tensor::cat([&(&v[0] + 1.0), &(&v[1] * 2.0)], 0),
+    ),
+    ("points_as_columns", &[Floats(&[25_000, 8])], |v| {
+        v[0].t().contiguous()
+    }),
 ];

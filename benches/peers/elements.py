@@ -124,6 +124,9 @@ CASES = {
     "part_of_joined_rows": ([floats(256, 256)], part_of_joined_rows),
     "waves_of_one_row": ([floats(30_000)], lambda x: (x.sin() * x.exp()).sigmoid()),
     "waves_of_four_columns": ([floats(30_000, 4), floats(4)], lambda x, y: ((x + y).sin() * x.exp()).sigmoid()),
+    "quantised": ([floats(200_000)], lambda x: (x.sigmoid() * 15).to(torch.int64)),
+    "joined_points": ([floats(25_000, 8), floats(25_000, 8)], lambda x, y: torch.cat([x + 1, y * 2])),
+    "points_as_columns": ([floats(25_000, 8)], lambda x: x.t().contiguous()),
 }
 
 for name, (inputs, program) in CASES.items():
