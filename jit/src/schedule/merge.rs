@@ -21,8 +21,9 @@ pub(crate) fn merge_loops(mut node: FusedNode) -> FusedNode {
 }
 
 /// The fused node with its last loop, of at most `most` turns, and the one around it as one, where conditions alone tell
-/// them apart, as of rows that are joined or padded: a condition about the outer one is written about both.
-pub(crate) fn merge_under_conditions(mut node: FusedNode, most: usize) -> FusedNode {
+/// them apart, as of rows that are joined or padded: a condition about the outer one is written about both. Longer rows test
+/// such a condition once, not for every vector.
+pub(crate) fn merge_under_conditions(node: FusedNode, most: usize) -> FusedNode {
     let last = node.iter.len().saturating_sub(1);
     let Some(at) = last.checked_sub(1).filter(|_| node.red.is_empty()) else {
         return node;
@@ -42,10 +43,7 @@ pub(crate) fn merge_under_conditions(mut node: FusedNode, most: usize) -> FusedN
     let mut together = node.clone();
     Arc::make_mut(&mut together.body).set_masks(masks);
     match mergeable(&together, at) {
-        true => {
-            node = merged(together, at);
-            merge_loops(node)
-        }
+        true => merge_loops(merged(together, at)),
         false => node,
     }
 }

@@ -6,6 +6,7 @@
 use crate::form::{Edge, Form, FormNode};
 use ferrotrace_kernels::{Class, Op};
 use ferrotrace_runtime::{DType, Pool, Shape};
+use smallvec::SmallVec;
 
 /// Rates and times of a kind of device; times in nanoseconds.
 pub(super) struct Times {
@@ -83,6 +84,8 @@ const MOST_SPEED: f64 = 4.0;
 
 /// An operand or a result.
 type Value<'a> = (&'a Shape, DType);
+
+type Operands<'a> = SmallVec<[Value<'a>; 4]>;
 
 fn bytes((shape, dtype): Value<'_>) -> u64 {
     (shape.numel() as u64).saturating_mul(dtype.size() as u64)
@@ -169,19 +172,18 @@ impl Times {
     /// stores alone.
     pub fn gain(&self, form: &Form) -> u64 {
         let operation = |(node, edges): (&FormNode, &[Edge])| {
-            let operands: Vec<Value<'_>> = edges.iter().filter_map(|&e| value(form, e)).collect();
+            let operands: Operands<'_> = edges.iter().filter_map(|&e| value(form, e)).collect();
             let result = (&node.kind.shape, node.kind.dtype);
             self.operation(node.kind.op(), &operands, result)
         };
         let all = form.operands().map(operation).fold(0, u64::saturating_add);
         let leaves = form.leaves.iter().map(|of| (of.layout.shape(), of.dtype));
         let stored = form.outputs.iter().map(|&n| &form.nodes[n as usize].kind);
-        let moved: Vec<Value<'_>> = leaves
-            .chain(stored.map(|kind| (&kind.shape, kind.dtype)))
-            .collect();
-        let most = moved.iter().map(|(shape, _)| shape.numel() as u64).max();
-        let moved = moved.into_iter().map(bytes).fold(0, u64::saturating_add);
-        let pass = self.pass(moved) as f64 / self.speed(most.unwrap_or(0));
+        let stored = stored.map(|kind| (&kind.shape, kind.dtype));
+        let (moved, most) = leaves.chain(stored).fold((0u64, 0), |(all, most), of| {
+            (all.saturating_add(bytes(of)), of.0.numel().max(most))
+        });
+        let pass = self.pass(moved) as f64 / self.speed(most as u64);
         all.saturating_sub(pass as u64)
     }
 

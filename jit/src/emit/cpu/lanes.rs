@@ -179,7 +179,7 @@ fn moves_wide(node: &FusedNode, computed: impl Iterator<Item = Value>) -> bool {
     for v in computed {
         let value = body.value(v);
         let moves = match &value.op {
-            BodyOp::Load { .. } | BodyOp::Number(_) | BodyOp::Cast(_) => true,
+            BodyOp::Load { .. } | BodyOp::Number(_) | BodyOp::Cast(_) | BodyOp::Mask(_) => true,
             BodyOp::Unary(op, a) => {
                 is_costly |= op.heavy();
                 !is_wide(value.dtype) && !is_wide(body.value(*a).dtype)
@@ -322,18 +322,15 @@ pub(super) fn scalars(node: &FusedNode, differ: &[bool], lanes: usize, vector: u
 
 #[cfg(test)]
 mod tests {
-    use crate::emit::cpu::emit;
-    use crate::emit::cpu::unroll::tests::only_kernel;
+    use crate::emit::cpu::unroll::tests::emitted;
     use crate::policy::Policy;
 
     /// The text of the only kernel of a graph for vectors of so many bytes, in so many registers.
     fn text(graph: &str, vector: usize, registers: usize) -> String {
-        let node = only_kernel(graph);
-        let stored = node.stores.iter().map(|store| store.node).collect();
         let mut policy = Policy::default();
         policy.target.vector = vector;
         policy.target.registers = registers;
-        emit(&node, &stored, &policy).source.body.to_string()
+        emitted(graph, &policy).source.body.to_string()
     }
 
     #[test]
@@ -352,6 +349,17 @@ mod tests {
                 assert!(text.contains(&format!("ft_sigmoid_f32x{lanes}")), "{text}");
             }
         }
+        // Conditions are no values of 8 bytes.
+        let padded = "%0: f32[1000] = input 0 [1]
+             %1: f32[1003] = pad(%0, 0.5) {pads: [[1, 2]]}
+             %2: f32[1003] = sigmoid(%1)
+             %3: i64[1003] = to_dtype(%2)
+             return %3";
+        let text_of_padded = text(padded, 32, 16);
+        assert!(
+            text_of_padded.contains("ft_sigmoid_f32x8"),
+            "{text_of_padded}"
+        );
         // Arithmetic on vectors of two registers would go through memory.
         let graph = format!("{}\n%3: f64[1000] = mul(%2, %2)\nreturn %3", of("f64"));
         let text = text(&graph, 32, 16);

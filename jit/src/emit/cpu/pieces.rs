@@ -56,7 +56,6 @@ impl Writer<'_> {
         };
         let pure =
             !node.reduces() && !self.ordered && self.stages.row_stores.iter().all(Vec::is_empty);
-        let of_row = piece_of(node, rows);
         let piece = if self.tile.is_some() {
             tile::PIECE
         } else if self.split {
@@ -82,8 +81,11 @@ impl Writer<'_> {
                 .div_ceil(8usize.div_ceil(rows.max(1)))
                 .max(self.lanes);
             fit.min(spread).next_multiple_of(self.lanes)
-        } else if pure && self.walked() == 1 && vector > 2 * of_row {
-            of_row
+        } else if let Some(piece) = (pure && self.walked() == 1)
+            .then(|| piece_of(node, rows))
+            .filter(|piece| vector > 2 * piece)
+        {
+            piece
         } else {
             return Cut {
                 piece: vector.max(1),
@@ -114,23 +116,12 @@ fn piece_of(node: &FusedNode, rows: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use crate::emit::cpu::emit;
-    use crate::graph::Graph;
-    use crate::lower::lower;
+    use crate::emit::cpu::unroll::tests::emitted;
     use crate::policy::Policy;
-    use crate::schedule::{Scheduled, fuse};
-    use crate::simplify::simplify;
 
     /// Units of work of the only kernel of a graph.
     fn units(graph: &str) -> usize {
-        let graph: Graph = graph.parse().expect("a graph");
-        let graph = simplify(&graph).expect("primitive operators");
-        let policy = Policy::default();
-        let schedule = fuse(&graph, &lower(&graph, &policy).expect("nests"), &policy);
-        let [Scheduled::Fused(node)] = &schedule.steps[..] else {
-            panic!("one kernel")
-        };
-        emit(node, &schedule.stored, &policy).chunks
+        emitted(graph, &Policy::default()).chunks
     }
 
     #[test]

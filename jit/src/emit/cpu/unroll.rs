@@ -278,10 +278,14 @@ fn after(made: &FusedNode, along: Var, lanes: usize) -> usize {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::emit::Emitted;
+    use crate::emit::cpu::emit;
     use crate::graph::Graph;
     use crate::lower::lower;
     use crate::schedule::{Scheduled, fuse};
     use crate::simplify::simplify;
+    use ferrotrace_kernels::ValueId;
+    use rustc_hash::FxHashSet;
 
     /// Whether the columns are written out of a kernel that adds so many matrices, turned and padded, times an exponential
     /// of each row.
@@ -319,15 +323,25 @@ pub(super) mod tests {
     }
 
     /// The only kernel of a graph.
-    pub(in crate::emit::cpu) fn only_kernel(graph: &str) -> FusedNode {
+    fn only_kernel(graph: &str) -> FusedNode {
+        fused(graph, &wide()).0
+    }
+
+    /// The only kernel of a graph, and the values that it has to store.
+    fn fused(graph: &str, policy: &Policy) -> (FusedNode, FxHashSet<ValueId>) {
         let graph: Graph = graph.parse().expect("a graph");
         let graph = simplify(&graph).expect("primitive operators");
-        let policy = wide();
-        let schedule = fuse(&graph, &lower(&graph, &policy).expect("nests"), &policy);
+        let schedule = fuse(&graph, &lower(&graph, policy).expect("nests"), policy);
         let [Scheduled::Fused(node)] = &schedule.steps[..] else {
             panic!("one kernel")
         };
-        FusedNode::clone(node)
+        (FusedNode::clone(node), schedule.stored)
+    }
+
+    /// The only kernel of a graph, as it is emitted.
+    pub(in crate::emit::cpu) fn emitted(graph: &str, policy: &Policy) -> Emitted {
+        let (node, stored) = fused(graph, policy);
+        emit(&node, &stored, policy)
     }
 
     // Rows of one vector would keep their accumulators in memory.
