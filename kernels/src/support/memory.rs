@@ -74,45 +74,111 @@ fn masked_move(memory: &str) -> &'static str {
     ["vmovdqu8", "vmovdqu16", "vmovdqu32", "vmovdqu64"][size(memory).trailing_zeros() as usize]
 }
 
-/// Loads the lanes `from..to`, the others are 0: masked where AVX-512 has it, else lane by lane.
-fn ranged(lanes: usize, memory: &'static str) -> (String, String) {
+/// The texts of a move of some lanes: masked where AVX-512 has it, masked where AVX2 has it, and for every machine.
+struct Moves {
+    avx512: Option<String>,
+    avx2: Option<String>,
+    plain: String,
+}
+
+impl Moves {
+    /// A function of these texts.
+    fn guarded(&self, head: &str, tail: &str) -> String {
+        let mut text = head.to_owned();
+        let sets = [("FT_AVX512", &self.avx512), ("FT_AVX2", &self.avx2)];
+        let known = || {
+            sets.iter()
+                .filter_map(|(set, moves)| Some((set, moves.as_ref()?)))
+        };
+        for (k, (set, moves)) in known().enumerate() {
+            let test = if k == 0 { "#if" } else { "#elif" };
+            let _ = writeln!(text, "{test} defined({set})\n{moves}");
+            text.pop();
+        }
+        match known().next() {
+            Some(_) => {
+                let _ = write!(text, "#else\n{}#endif\n{tail}", self.plain);
+            }
+            None => text += &format!("{}{tail}", self.plain),
+        }
+        text
+    }
+}
+
+/// Whether a vector fills one register of AVX-512's, whose moves have masks.
+fn has_masks(lanes: usize, memory: &str) -> bool {
+    matches!(size(memory) * lanes, 16 | 32 | 64)
+}
+
+/// A load by AVX2 of the lanes for which `test` of their numbers `n` holds. It has masks for elements of 4 and 8 bytes.
+fn masked_by_avx2(lanes: usize, memory: &str, test: &str) -> Option<String> {
+    let (op, mask, number) = match size(memory) {
+        4 => ("vmaskmovps", format!("i32x{lanes}"), "int"),
+        8 => ("vmaskmovpd", format!("i64x{lanes}"), "long"),
+        _ => return None,
+    };
+    if !matches!(size(memory) * lanes, 16 | 32) {
+        return None;
+    }
+    let ty = format!("{memory}x{lanes}");
+    let numbers: Vec<String> = (0..lanes).map(|lane| lane.to_string()).collect();
+    let test = test.replace("long", number);
+    Some(format!(
+        "  {mask} n = {{{numbers}}};\n  {mask} k = {test};\n  {ty} v;\n  \
+         __asm__(\"{op} %1, %2, %0\" : \"=x\"(v) : \"m\"(*(const {ty}u *)p), \"x\"(k));\n",
+        numbers = numbers.join(", ")
+    ))
+}
+
+/// Loads the lanes `from..to`, the others are 0.
+fn ranged(lanes: usize, memory: &'static str) -> Moves {
     let (ty, scalar) = (format!("{memory}x{lanes}"), scalar(memory));
     let plain = format!(
         "  union {{ {ty} v; {scalar} s[{lanes}]; }} u = {{{{}}}};\n  \
          for (long i = from; i < to; i++) u.s[i] = ((const {scalar} __attribute__((may_alias)) *)p)[i];\n  \
          {ty} v = u.v;\n"
     );
-    if !matches!(size(memory) * lanes, 16 | 32 | 64) {
-        return (plain.clone(), plain);
-    }
     // Bits from..to of 64, none where there are no lanes.
     let masked = format!(
         "  unsigned long k = from < to ? ~0UL >> (64 - (to - from)) << from : 0;\n  {ty} v;\n  \
          __asm__(\"{op} %1, %0%{{%2%}}%{{z%}}\" : \"=v\"(v) : \"m\"(*(const {ty}u *)p), \"Yk\"(k));\n",
         op = masked_move(memory)
     );
-    (masked, plain)
+    Moves {
+        avx512: has_masks(lanes, memory).then_some(masked),
+        avx2: masked_by_avx2(lanes, memory, "(n >= (long)from) & (n < (long)to)"),
+        plain,
+    }
 }
 
-/// Loads or stores m < W lanes: masked where AVX-512 has it, else lane by lane.
-fn partial(lanes: usize, memory: &'static str, load: bool) -> (String, String) {
-    let bytes = size(memory) * lanes;
-    let ty = format!("{memory}x{lanes}");
-    let scalar = scalar(memory);
-    let plain = if load {
-        format!(
-            "  union {{ {ty} v; {scalar} s[{lanes}]; }} u = {{{{}}}};\n  \
-             for (long i = 0; i < m; i++) u.s[i] = ((const {scalar} __attribute__((may_alias)) *)p)[i];\n  \
-             {ty} v = u.v;\n"
-        )
-    } else {
-        format!(
-            "  union {{ {ty} v; {scalar} s[{lanes}]; }} u = {{v}};\n  \
-             for (long i = 0; i < m; i++) (({scalar} __attribute__((may_alias)) *)p)[i] = u.s[i];\n"
-        )
-    };
-    if !matches!(bytes, 16 | 32 | 64) {
-        return (plain.clone(), plain);
+/// Loads or stores m <= W lanes.
+fn partial(lanes: usize, memory: &'static str, load: bool) -> Moves {
+    let (ty, scalar, bytes) = (format!("{memory}x{lanes}"), scalar(memory), size(memory));
+    let start = if load { "{{}}" } else { "{v}" };
+    let mut plain =
+        format!("  union {{ {ty} v; {scalar} s[{lanes}]; }} u = {start};\n  long i = 0;\n");
+    // By powers of two, the largest first: tests that a run of equal rows foretells, instead of a loop.
+    let mut count = lanes;
+    while count > 0 {
+        let (own, other) = ("u.s + i", format!("p + i * {bytes}"));
+        let copy = match load {
+            true => format!("{own}, (const char *){other}"),
+            false => format!("(char *){other}, {own}"),
+        };
+        let next = if count > 1 {
+            format!(", i += {count}")
+        } else {
+            String::new()
+        };
+        let _ = writeln!(
+            plain,
+            "  if (m & {count}) __builtin_memcpy({copy}, {}){next};",
+            count * bytes
+        );
+        count /= 2;
+    }
+    if load {
+        let _ = writeln!(plain, "  {ty} v = u.v;");
     }
     let op = masked_move(memory);
     // The mask is as wide as the lanes; a whole vector's bytes are named as operand, of which m lanes are touched.
@@ -127,14 +193,13 @@ fn partial(lanes: usize, memory: &'static str, load: bool) -> (String, String) {
             "{mask}  __asm__(\"{op} %1, %0%{{%2%}}\" : \"+m\"(*({ty}u *)p) : \"v\"(v), \"Yk\"(k));\n"
         )
     };
-    (masked, plain)
-}
-
-fn guarded(head: &str, masked: &str, plain: &str, tail: &str) -> String {
-    if masked == plain {
-        return format!("{head}{plain}{tail}");
+    // AVX2's masked stores take long on some processors.
+    let avx2 = load.then(|| masked_by_avx2(lanes, memory, "n < (long)m"));
+    Moves {
+        avx512: has_masks(lanes, memory).then_some(masked),
+        avx2: avx2.flatten(),
+        plain,
     }
-    format!("{head}#if defined(FT_AVX512)\n{masked}#else\n{plain}#endif\n{tail}")
 }
 
 /// A store that does not read the line into the cache; `p` is aligned to the vector, which fills at most two registers.
@@ -390,10 +455,10 @@ pub(super) fn entries() -> Vec<Entry> {
                     "FT_INLINE {value}x{lanes} {name}x{lanes}(const void *p, long from, long to) {{\n"
                 );
                 let tail = format!("  return {read};\n}}\n");
-                let (masked, plain) = ranged(lanes, memory);
+                let moves = ranged(lanes, memory);
                 Definition {
                     deps: deps(lanes, false),
-                    text: guarded(&head, &masked, &plain, &tail),
+                    text: moves.guarded(&head, &tail),
                 }
             },
         ));
@@ -428,10 +493,10 @@ pub(super) fn entries() -> Vec<Entry> {
                 let head =
                     format!("FT_INLINE {value}x{lanes} {name}x{lanes}(const void *p, long m) {{\n");
                 let tail = format!("  return {read};\n}}\n");
-                let (masked, plain) = partial(lanes, memory, true);
+                let moves = partial(lanes, memory, true);
                 Definition {
                     deps: deps(lanes, false),
-                    text: guarded(&head, &masked, &plain, &tail),
+                    text: moves.guarded(&head, &tail),
                 }
             },
         ));
@@ -449,10 +514,10 @@ pub(super) fn entries() -> Vec<Entry> {
                     text.replace("(v", "(w")
                 };
                 let _ = writeln!(head, "  {memory}x{lanes} v = {text};");
-                let (masked, plain) = partial(lanes, memory, false);
+                let moves = partial(lanes, memory, false);
                 Definition {
                     deps: deps(lanes, true),
-                    text: guarded(&head, &masked, &plain, "}\n"),
+                    text: moves.guarded(&head, "}\n"),
                 }
             },
         ));

@@ -9,6 +9,7 @@ mod losses;
 mod names;
 mod operators;
 mod order;
+mod parted;
 mod picked;
 mod random;
 mod sampled;

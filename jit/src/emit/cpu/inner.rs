@@ -323,6 +323,15 @@ impl Writer<'_> {
             _ if shape.lockstep => self.jammed_loop(l, stop.clone()),
             _ => self.unrolled_loop(l, copies, stop.clone()),
         };
+        let sets = match copies == 1 && !shape.runs {
+            true => self.index_sets(l),
+            false => None,
+        };
+        if let Some(sets) = sets {
+            body.append(self.parted_loop(l, &sets, &shape.end));
+            body.append(self.last_step(l, shape));
+            return body;
+        }
         if copies == 1 && !shape.runs && self.is_chain(l) {
             body.append(self.jammed_loop(l, shape.end.clone()));
         } else if copies == 1 && self.has_usual_case(l) {
@@ -343,18 +352,24 @@ impl Writer<'_> {
             body.append(first);
         }
         body.append(rest);
-        if w > 1 {
-            let at = At {
-                position: &COLUMN,
-                lanes: Some(&COUNT),
-            };
-            let left = shape.end.clone() - Local::Column;
-            let mut tail = Block::from(Stmt::constant(Local::Count, Type::LONG, left));
-            self.pipelined_steps(&mut tail, l, &[at]);
-            self.inner_step(&mut tail, l, at, 0);
-            body.push(Stmt::when(COLUMN.less(shape.end.clone()), tail));
-        }
+        body.append(self.last_step(l, shape));
         body
+    }
+
+    /// The step for the columns that fill no vector.
+    fn last_step(&mut self, l: &Loop, shape: &Shape) -> Block {
+        if self.lanes < 2 {
+            return Block::new();
+        }
+        let at = At {
+            position: &COLUMN,
+            lanes: Some(&COUNT),
+        };
+        let left = shape.end.clone() - Local::Column;
+        let mut tail = Block::from(Stmt::constant(Local::Count, Type::LONG, left));
+        self.pipelined_steps(&mut tail, l, &[at]);
+        self.inner_step(&mut tail, l, at, 0);
+        Stmt::when(COLUMN.less(shape.end.clone()), tail).into()
     }
 
     /// A loop over vectors, by so many lanes at a time.
@@ -367,7 +382,7 @@ impl Writer<'_> {
     }
 
     /// The loop over single vectors.
-    fn vector_loop(&mut self, l: &Loop, to: Expr) -> Stmt {
+    pub(super) fn vector_loop(&mut self, l: &Loop, to: Expr) -> Stmt {
         let at = At {
             position: &COLUMN,
             lanes: None,

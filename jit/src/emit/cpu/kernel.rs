@@ -12,6 +12,7 @@ use crate::emit::cpu::outline::outlined;
 use crate::emit::cpu::pieces::{Cut, Pieces};
 use crate::emit::cpu::reduce::Reduction;
 use crate::emit::cpu::stage::{Loop, Stages, stages};
+use crate::emit::cpu::transform::index_sets::Truth;
 use crate::emit::cpu::transform::pipelined::Pipelined;
 use crate::emit::cpu::transform::tile::Tile;
 use crate::emit::cpu::unroll::unroll_short;
@@ -43,8 +44,9 @@ pub(super) const UNROLL: usize = 4;
 pub(super) struct Writer<'a> {
     pub node: &'a FusedNode,
     pub lanes: usize,
-    /// Vector registers of the machine.
+    /// Vector registers of the machine, and the bytes of one.
     pub registers: usize,
+    pub vector: usize,
     /// Bytes of a table whose gathered rows are asked for ahead, at least.
     pub prefetched_table: usize,
     /// Which values are numbers instead of vectors.
@@ -85,6 +87,8 @@ pub(super) struct Writer<'a> {
     pub stepped: FxHashSet<Value>,
     /// While a loop's usual case is written: the flags that it depends on.
     pub usual: Option<BTreeSet<Name>>,
+    /// What is known of masks in the loop being written.
+    pub truths: FxHashMap<MaskId, Truth>,
     /// The loop that the next row takes along.
     pub pipelined: Option<Pipelined>,
     /// Scans whose carry is declared: a later loop that computes one again starts it anew.
@@ -204,6 +208,7 @@ fn planned<'a>(
         node,
         lanes,
         registers: policy.target.registers,
+        vector: policy.target.vector,
         prefetched_table: policy.thresholds.prefetched_table,
         scalars,
         differ,
@@ -231,6 +236,7 @@ fn planned<'a>(
         copy: None,
         stepped: FxHashSet::default(),
         usual: None,
+        truths: FxHashMap::default(),
         pipelined: None,
         carried: FxHashSet::default(),
         normals: FxHashSet::default(),

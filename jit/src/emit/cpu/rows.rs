@@ -4,6 +4,7 @@ use crate::body::{BodyOp, Source, Value};
 use crate::emit::cpu::index::Step;
 use crate::emit::cpu::kernel::Writer;
 use crate::emit::cpu::stage::Loop;
+use crate::emit::cpu::transform::index_sets::Truth;
 use crate::emit::cpu::value::At;
 use crate::expr;
 use crate::kernel::ir::{Block, Expr, Extent, Name, Part, Stmt};
@@ -71,12 +72,15 @@ impl Writer<'_> {
             let BodyOp::Load {
                 source,
                 index,
-                mask: None,
+                mask,
                 ..
             } = &self.node.body.value(value).op
             else {
                 return None;
             };
+            if mask.is_some() && self.truth(*mask) != Some(Truth::Known(true)) {
+                return None;
+            }
             let Step::Every(step) = self.indices.get(&value)?.step else {
                 return None;
             };

@@ -4,6 +4,7 @@ use crate::body::{BodyOp, MaskId, Source, Value};
 use crate::emit::cpu::index::{Index, Step};
 use crate::emit::cpu::kernel::Writer;
 use crate::emit::cpu::random::{self, Positions};
+use crate::emit::cpu::transform::index_sets::Truth;
 use crate::kernel::ir::{
     Axis, Block, Expr, Extent, Function, Local, Loop, Name, Part, Prefix, Stmt, Type, ValueType,
 };
@@ -134,10 +135,15 @@ impl Writer<'_> {
                     None => Expr::from(normal).choose(multiplied, of(self, *a) / of(self, *b)),
                 }
             }
-            BodyOp::Select(m, a, b) => {
-                let args = [of(self, *m), of(self, *a), of(self, *b)];
-                self.support("sel", dtype, args)
-            }
+            BodyOp::Select(m, a, b) => match self.truth_of(*m) {
+                Some(Truth::Known(true)) => of(self, *a),
+                Some(Truth::Known(false)) => of(self, *b),
+                Some(Truth::Shared(flag)) => Expr::from(flag).choose(of(self, *a), of(self, *b)),
+                None => {
+                    let args = [of(self, *m), of(self, *a), of(self, *b)];
+                    self.support("sel", dtype, args)
+                }
+            },
             BodyOp::Cast(a) => {
                 let cast = Function::Cast(body.value(*a).dtype, dtype, lanes);
                 Expr::call(cast, [of(self, *a)])
@@ -171,7 +177,18 @@ impl Writer<'_> {
         let pointer = staged.unwrap_or_else(|| self.pointer(source));
         let index = self.indices[&value].clone();
         let whole = self.whole_load(pointer, memory, &index, at);
-        let Some(mask) = mask.map(|m| self.masks[&m].clone()) else {
+        let truth = self.truth(mask);
+        if truth == Some(Truth::Known(false)) {
+            let zeros = Expr::Zeros.cast(self.vector_type(memory));
+            return self.declare_value(out, value, memory, zeros);
+        }
+        if let (Some(Truth::Shared(flag)), Some(load)) = (truth, &whole) {
+            let (name, ty) = (self.name(value), self.vector_type(memory));
+            out.push(Stmt::zeros(name, ty, Extent::One));
+            return out.push(Stmt::when(flag.into(), Stmt::assign(name, load.clone())));
+        }
+        let tested = mask.filter(|_| truth != Some(Truth::Known(true)));
+        let Some(mask) = tested.map(|m| self.masks[&m].clone()) else {
             match whole {
                 Some(load) => self.declare_value(out, value, memory, load),
                 None => {
@@ -413,6 +430,14 @@ impl Writer<'_> {
     }
 
     fn mask_value(&mut self, out: &mut Block, value: Value, mask: MaskId, at: At<'_>) {
+        if let Some(truth) = self.truth(Some(mask)) {
+            let holds = match truth {
+                Truth::Known(holds) => Expr::Integer(holds.into()),
+                Truth::Shared(flag) => flag.into(),
+            };
+            let set = self.set(DType::Bool, holds);
+            return self.declare_value(out, value, DType::Bool, set);
+        }
         let conditions = self.masks[&mask].clone();
         let (name, ty) = (Name::value(value), self.vector_type(DType::Bool));
         let all = self.all_lanes(&conditions, at);
@@ -465,7 +490,16 @@ impl Writer<'_> {
             return;
         };
         let (size, site) = (self.param(size), self.param(site as i64));
-        let guard = mask.and_then(|m| holds(&self.masks[&m], &at.lane()));
+        let truth = self.truth(mask);
+        if truth == Some(Truth::Known(false)) {
+            let zeros = Expr::Zeros.cast(self.vector_type(DType::I64));
+            return self.declare_value(out, value, DType::I64, zeros);
+        }
+        let guard = match truth {
+            Some(Truth::Known(_)) => None,
+            Some(Truth::Shared(flag)) => Some(flag.into()),
+            None => mask.and_then(|m| holds(&self.masks[&m], &at.lane())),
+        };
         let lane = match self.differ[value as usize] {
             true => Local::Lane.into(),
             false => Expr::Integer(0),

@@ -23,6 +23,8 @@ const CHAIN: usize = 3;
 const SHORT_CHAIN: usize = 2;
 /// The most costly functions of such a loop, whose text is five times as long.
 const LONGEST: usize = 64;
+/// The most values of a loop that only moves data.
+const MOVED: usize = 4;
 
 impl Writer<'_> {
     /// The name of a value in the copy of the loop's body that is being written.
@@ -58,10 +60,11 @@ impl Writer<'_> {
         match &body.value(v).op {
             BodyOp::Load { mask, .. } => {
                 let step = self.indices.get(&v).map(|i| i.step);
-                mask.is_none()
+                !self.is_tested(*mask)
                     && matches!(step, Some(Step::Unit | Step::Uniform))
                     && body.operands(v).iter().all(|o| !l.compute.contains(o))
             }
+            BodyOp::Mask(mask) => !self.is_tested(Some(*mask)),
             BodyOp::Number(_)
             | BodyOp::Unary(..)
             | BodyOp::Binary(..)
@@ -91,22 +94,30 @@ impl Writer<'_> {
     /// Whether a loop that stores columns is written for `UNROLL` vectors in turns first: where each waits for so many functions one
     /// after another that the processor's window does not reach the next vector's.
     pub(in crate::emit::cpu) fn is_chain(&self, l: &Loop) -> bool {
-        let unit = |s: &usize| {
-            let store = &self.node.stores[*s];
-            store.update.is_none() && self.store_indices[s].step == Step::Unit
-        };
         let heavy = l.compute.iter().filter(|&&v| self.is_heavy(v)).count();
         let long = self
             .extents
             .last()
             .is_some_and(|&n| n >= 2 * UNROLL * self.lanes);
-        let least = match self.registers {
-            32.. => CHAIN,
-            _ => SHORT_CHAIN,
+        // With SSE2's short vectors the text of a function is long, and copies of it are compiled for seconds.
+        let least = match (self.registers, self.vector) {
+            (32.., _) => CHAIN,
+            (_, 32..) => SHORT_CHAIN,
+            _ => return false,
         };
         (least..=LONGEST).contains(&heavy)
             && long
-            && self.lanes > 1
+            && self.stores_runs(l)
+            && self.functions_in_a_row(l) >= least
+    }
+
+    /// Whether a loop does nothing but store runs of what is one statement each.
+    fn stores_runs(&self, l: &Loop) -> bool {
+        let unit = |s: &usize| {
+            let store = &self.node.stores[*s];
+            store.update.is_none() && self.store_indices[s].step == Step::Unit
+        };
+        self.lanes > 1
             && l.reduces.is_empty()
             && l.save.is_empty()
             && l.restore.is_empty()
@@ -114,7 +125,12 @@ impl Writer<'_> {
             && l.stores.iter().all(unit)
             && self.carried.is_empty()
             && l.compute.iter().all(|&v| self.is_simple(l, v))
-            && self.functions_in_a_row(l) >= least
+    }
+
+    /// Whether a loop stores runs of what it loads with little arithmetic. Where source and target begin a few elements apart in their
+    /// pages, a load waits for the store before it, unless several loads come before the stores.
+    pub(in crate::emit::cpu) fn moves_runs(&self, l: &Loop) -> bool {
+        l.compute.len() <= MOVED && self.stores_runs(l)
     }
 
     /// The most costly functions of a loop of which each waits for the one before.
