@@ -4,16 +4,16 @@ use crate::forms::*;
 use ferrotrace::DType::*;
 use ferrotrace::prelude::*;
 
-/// Lengths below a vector, of whole vectors, and of vectors and a rest.
+/// Lengths below a vector, of whole vectors, and of one element less and more.
 const LENGTHS: [[usize; 3]; 5] = [
-    [128, 256, 64],
-    [1, 500, 3],
-    [130, 7, 200],
+    [127, 129, 64],
+    [128, 255, 3],
+    [129, 7, 200],
     [411, 1, 0],
-    [33, 300, 301],
+    [1, 500, 301],
 ];
 
-/// Two rows of values, and a third.
+/// The values of three rows.
 fn rows(lengths: [usize; 3], below: usize) -> [Vec<f64>; 3] {
     let all = whole(lengths.iter().sum(), below);
     let (first, rest) = all.split_at(lengths[0]);
@@ -67,7 +67,7 @@ impl MapEach for [f64] {
 #[test]
 fn padded_rows() {
     each(&NUMBERS, false, |dtype| {
-        for (n, before, after) in [(400, 3, 5), (256, 0, 70), (300, 129, 1), (97, 200, 150)] {
+        for (n, before, after) in [(240, 15, 5), (240, 16, 70), (240, 17, 40), (97, 200, 150)] {
             let x = whole(n, 7);
             let mut want = vec![9.0; before];
             want.extend(x.map_each(|v| v + 2.0));
