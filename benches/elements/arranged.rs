@@ -149,4 +149,25 @@ pub const CASES: &[Case] = &[
     ("points_as_columns", &[Floats(&[25_000, 8])], |v| {
         v[0].t().contiguous()
     }),
+    // Rows under conditions on columns: shifted around, joined before functions, padded.
+    ("neighbours_around", &[Floats(&[1000, 500])], |v| {
+        let shifted = |by: isize, dim: usize| v[0].roll(by, dim);
+        let all = shifted(1, 0) + shifted(-1, 0) + shifted(1, 1) + shifted(-1, 1);
+        all - &v[0] * 4.0
+    }),
+    (
+        "joined_functions",
+        &[Floats(&[20_000]), Floats(&[20_000])],
+        |v| Tensor::cat([&v[0], &v[1]], 0).sin().sigmoid().tanh(),
+    ),
+    ("padded_numbers", &[Floats(&[500_000])], |v| {
+        v[0].pad(&[(3, 5)], 0.5).relu()
+    }),
+    // Rows that fill no whole number of vectors.
+    ("thirteen_columns", &[Floats(&[10_000, 40])], |v| {
+        v[0].narrow(1, 1, 13).relu()
+    }),
+    ("softmax_of_39", &[Floats(&[10_000, 40])], |v| {
+        v[0].narrow(1, 1, 39).softmax(1)
+    }),
 ];

@@ -33,6 +33,11 @@ def joined_logsumexp(x):
     return torch.stack([x, shifted(1), shifted(2)]).logsumexp(0)
 
 
+def neighbours_around(x):
+    shifted = lambda by, dim: x.roll(by, dim)
+    return shifted(1, 0) + shifted(-1, 0) + shifted(1, 1) + shifted(-1, 1) - x * 4
+
+
 def chain_of_sines(x):
     for _ in range(8):
         x = (x * 1.1).sin() + 0.3
@@ -127,6 +132,11 @@ CASES = {
     "quantised": ([floats(200_000)], lambda x: (x.sigmoid() * 15).to(torch.int64)),
     "joined_points": ([floats(25_000, 8), floats(25_000, 8)], lambda x, y: torch.cat([x + 1, y * 2])),
     "points_as_columns": ([floats(25_000, 8)], lambda x: x.t().contiguous()),
+    "neighbours_around": ([floats(1000, 500)], neighbours_around),
+    "joined_functions": ([floats(20_000), floats(20_000)], lambda x, y: torch.cat([x, y]).sin().sigmoid().tanh()),
+    "padded_numbers": ([floats(500_000)], lambda x: torch.nn.functional.pad(x, (3, 5), value=0.5).relu()),
+    "thirteen_columns": ([floats(10_000, 40)], lambda x: x[:, 1:14].relu()),
+    "softmax_of_39": ([floats(10_000, 40)], lambda x: x[:, 1:40].softmax(1)),
 }
 
 for name, (inputs, program) in CASES.items():

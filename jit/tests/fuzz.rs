@@ -43,8 +43,8 @@ fn interpreted(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec
 }
 
 /// Thresholds under which every stored concatenation has its parts written in place, small operands of products are
-/// computed as they are read, costly functions of small values again, gathered rows of small tables are asked for ahead, and
-/// statements that repeat are loops.
+/// computed as they are read, costly functions of small values again, gathered rows of small tables are asked for ahead,
+/// statements that repeat are loops, and short rows under conditions are split.
 fn placing() -> Policy {
     Policy::from(Thresholds {
         cat_bytes: 0,
@@ -52,6 +52,7 @@ fn placing() -> Policy {
         prologue_long: 2,
         again_bytes: 0,
         rerolled: 20,
+        parted_vectors: 1,
         ..Thresholds::default()
     })
 }

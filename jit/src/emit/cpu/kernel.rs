@@ -49,6 +49,8 @@ pub(super) struct Writer<'a> {
     pub vector: usize,
     /// Bytes of a table whose gathered rows are asked for ahead, at least.
     pub prefetched_table: usize,
+    /// Vectors of a row whose loop is split where conditions change, at least.
+    pub parted_vectors: usize,
     /// Which values are numbers instead of vectors.
     pub scalars: Vec<bool>,
     /// Which values differ between the lanes.
@@ -210,6 +212,7 @@ fn planned<'a>(
         registers: policy.target.registers,
         vector: policy.target.vector,
         prefetched_table: policy.thresholds.prefetched_table,
+        parted_vectors: policy.thresholds.parted_vectors,
         scalars,
         differ,
         indices: FxHashMap::default(),

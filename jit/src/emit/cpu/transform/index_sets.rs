@@ -29,8 +29,6 @@ pub(in crate::emit::cpu) enum Truth {
     Shared(Name),
 }
 
-/// The fewest vectors of a row that is parted: a shorter one is over before its parts are found.
-const VECTORS: usize = 6;
 /// The most masks whose combinations are looked at.
 const MASKS: usize = 16;
 /// The most values in all copies of a loop together, and how many others a costly function counts as.
@@ -74,7 +72,7 @@ impl Writer<'_> {
         let long = self
             .extents
             .last()
-            .is_some_and(|&n| n >= VECTORS * self.lanes);
+            .is_some_and(|&n| n >= self.parted_vectors * self.lanes);
         if !moves || !long || self.lanes < 2 || self.tile.is_some() || node.feeds {
             return None;
         }
