@@ -34,6 +34,8 @@ const MASKS: usize = 16;
 /// The most values in all copies of a loop together, and how many others a costly function counts as.
 const TEXT: usize = 160;
 const FUNCTION: usize = 32;
+/// The most values of a loop of which parts are looked at.
+const LONG: usize = 4 * TEXT;
 
 /// A loop's masks whose conditions part a row, and their combinations that are written.
 pub(in crate::emit::cpu) struct IndexSets {
@@ -89,6 +91,9 @@ impl Writer<'_> {
 
     /// The combinations of masks for which a loop is written of its own, if their text is short.
     fn unswitched(&mut self, l: &Loop, masks: &[MaskId]) -> Vec<Vec<bool>> {
+        if l.compute.len() > LONG {
+            return Vec::new();
+        }
         let of = |&mask: &MaskId| self.node.body.mask(mask);
         let conditions: Vec<&[expr::Expr]> = masks.iter().map(of).collect();
         let kept = combinations(&conditions, &self.extents);
@@ -248,18 +253,19 @@ impl Writer<'_> {
 
     /// A loop with the values alone that its stores need under what is known.
     fn simplified(&self, l: &Loop) -> Loop {
-        let stored = |&s: &usize| self.node.stores[s].value;
-        let mut needed: Vec<Value> = l.stores.iter().map(stored).collect();
-        let mut at = 0;
-        while let Some(&v) = needed.get(at) {
-            at += 1;
-            for operand in self.operands_known(v) {
-                if !needed.contains(&operand) {
-                    needed.push(operand);
+        let mut needed = vec![false; self.node.body.values().len()];
+        for &s in &l.stores {
+            needed[self.node.stores[s].value as usize] = true;
+        }
+        // Operands come before what is computed of them.
+        for &v in l.compute.iter().rev() {
+            if needed[v as usize] {
+                for operand in self.operands_known(v) {
+                    needed[operand as usize] = true;
                 }
             }
         }
-        let used = |v: &Value| needed.contains(v);
+        let used = |v: &Value| needed[*v as usize];
         Loop {
             compute: l.compute.iter().copied().filter(used).collect(),
             restore: l.restore.iter().copied().filter(used).collect(),

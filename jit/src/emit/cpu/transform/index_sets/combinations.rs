@@ -3,7 +3,7 @@
 use crate::expr::{Expr, Term, Var};
 
 /// The most parts of all loops together that are looked at.
-const PARTS: usize = 1 << 12;
+const PARTS: usize = 1 << 8;
 /// Combinations beyond this share of the positions are left out.
 const SHARE: f64 = 0.97;
 /// The most masks of which all combinations are looked at.
