@@ -29,18 +29,18 @@ pub(in crate::emit::cpu) enum Truth {
     Shared(Name),
 }
 
-/// The most masks whose combinations are looked at.
+/// The most masks of a loop that is parted.
 const MASKS: usize = 16;
 /// The most values in all copies of a loop together, and how many others a costly function counts as.
 const TEXT: usize = 160;
 const FUNCTION: usize = 32;
-/// The most values of a loop of which parts are looked at.
+/// The most values of a loop that is written for combinations.
 const LONG: usize = 4 * TEXT;
 
 /// A loop's masks whose conditions part a row, and their combinations that are written.
 pub(in crate::emit::cpu) struct IndexSets {
     masks: Vec<MaskId>,
-    /// For each, which masks hold. None if one loop is written for all.
+    /// For each, which masks hold. Empty if one loop is written for all.
     combinations: Vec<Vec<bool>>,
 }
 
@@ -63,7 +63,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The index sets of a loop that stores columns, if its conditions part it and few copies serve nearly all columns.
+    /// The index sets of a loop that stores columns of a long row, if it reads under conditions that are linear in the column.
     pub(in crate::emit::cpu) fn index_sets(&mut self, l: &Loop) -> Option<IndexSets> {
         let node = self.node;
         let moves = l.reduces.is_empty()

@@ -2,7 +2,7 @@
 
 use crate::expr::{Expr, Term, Var};
 
-/// The most parts of all loops together that are looked at.
+/// The most boxes of positions, between the places where conditions change, that are counted.
 const PARTS: usize = 1 << 8;
 /// Combinations beyond this share of the positions are left out.
 const SHARE: f64 = 0.97;
