@@ -52,7 +52,7 @@ fn placing() -> Policy {
         prologue_long: 2,
         again_bytes: 0,
         rerolled: 20,
-        parted_vectors: 1,
+        index_set_vectors: 1,
         ..Thresholds::default()
     })
 }

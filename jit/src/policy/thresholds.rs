@@ -180,7 +180,7 @@ thresholds! {
     outlined_calls: usize = 8, "calls", "the times given, of gcc 12";
     /// Vectors of a row from which on its loop is split where conditions on columns change: a shorter row is over before
     /// the places are found.
-    parted_vectors: usize = 6, "vectors", "joined, padded and shifted rows, with AVX-512 and AVX2 (x86-64)";
+    index_set_vectors: usize = 6, "vectors", "joined, padded and shifted rows, with AVX-512 and AVX2 (x86-64)";
     /// Bytes of a table whose gathered rows are asked for ahead, at least. Rows of a smaller one come from a cache, and asking
     /// takes longer than reading them: sums of 32 rows each of a table of 1.3 MB take 0.62 to 0.72 of the time without it, of
     /// one of 51 MB 1.05 to 1.07.

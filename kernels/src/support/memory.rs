@@ -92,8 +92,7 @@ impl Moves {
         };
         for (k, (set, moves)) in known().enumerate() {
             let test = if k == 0 { "#if" } else { "#elif" };
-            let _ = writeln!(text, "{test} defined({set})\n{moves}");
-            text.pop();
+            let _ = write!(text, "{test} defined({set})\n{moves}");
         }
         match known().next() {
             Some(_) => {
@@ -110,8 +109,9 @@ fn has_masks(lanes: usize, memory: &str) -> bool {
     matches!(size(memory) * lanes, 16 | 32 | 64)
 }
 
-/// A load by AVX2 of the lanes for which `test` of their numbers `n` holds. It has masks for elements of 4 and 8 bytes.
-fn masked_by_avx2(lanes: usize, memory: &str, test: &str) -> Option<String> {
+/// A load by AVX2 of the lanes from `first`, if given, to before `end`: names of `long` variables. It has masks for elements of 4 and
+/// 8 bytes.
+fn masked_by_avx2(lanes: usize, memory: &str, first: Option<&str>, end: &str) -> Option<String> {
     let (op, mask, number) = match size(memory) {
         4 => ("vmaskmovps", format!("i32x{lanes}"), "int"),
         8 => ("vmaskmovpd", format!("i64x{lanes}"), "long"),
@@ -122,7 +122,10 @@ fn masked_by_avx2(lanes: usize, memory: &str, test: &str) -> Option<String> {
     }
     let ty = format!("{memory}x{lanes}");
     let numbers: Vec<String> = (0..lanes).map(|lane| lane.to_string()).collect();
-    let test = test.replace("long", number);
+    let from = first.map_or(String::new(), |first| {
+        format!(" & (n >= ({number}){first})")
+    });
+    let test = format!("(n < ({number}){end}){from}");
     Some(format!(
         "  {mask} n = {{{numbers}}};\n  {mask} k = {test};\n  {ty} v;\n  \
          __asm__(\"{op} %1, %2, %0\" : \"=x\"(v) : \"m\"(*(const {ty}u *)p), \"x\"(k));\n",
@@ -146,7 +149,7 @@ fn ranged(lanes: usize, memory: &'static str) -> Moves {
     );
     Moves {
         avx512: has_masks(lanes, memory).then_some(masked),
-        avx2: masked_by_avx2(lanes, memory, "(n >= (long)from) & (n < (long)to)"),
+        avx2: masked_by_avx2(lanes, memory, Some("from"), "to"),
         plain,
     }
 }
@@ -194,7 +197,7 @@ fn partial(lanes: usize, memory: &'static str, load: bool) -> Moves {
         )
     };
     // AVX2's masked stores take long on some processors.
-    let avx2 = load.then(|| masked_by_avx2(lanes, memory, "n < (long)m"));
+    let avx2 = load.then(|| masked_by_avx2(lanes, memory, None, "m"));
     Moves {
         avx512: has_masks(lanes, memory).then_some(masked),
         avx2: avx2.flatten(),

@@ -1,6 +1,7 @@
 //! Methods that others express, with PyTorch's meaning, against binary64 and numbers that PyTorch gave, in both modes.
 
 mod chains;
+mod conditions;
 mod counts;
 mod edges;
 mod flat;
@@ -9,7 +10,6 @@ mod losses;
 mod names;
 mod operators;
 mod order;
-mod parted;
 mod picked;
 mod random;
 mod sampled;

@@ -323,12 +323,11 @@ impl Writer<'_> {
             _ if shape.lockstep => self.jammed_loop(l, stop.clone()),
             _ => self.unrolled_loop(l, copies, stop.clone()),
         };
-        let sets = match copies == 1 && !shape.runs {
-            true => self.index_sets(l),
-            false => None,
-        };
-        if let Some(sets) = sets {
-            body.append(self.parted_loop(l, &sets, &shape.end));
+        if copies == 1
+            && !shape.runs
+            && let Some(sets) = self.index_sets(l)
+        {
+            body.append(self.over_index_sets(l, &sets, &shape.end));
             body.append(self.last_step(l, shape));
             return body;
         }

@@ -44,13 +44,14 @@ pub(super) const UNROLL: usize = 4;
 pub(super) struct Writer<'a> {
     pub node: &'a FusedNode,
     pub lanes: usize,
-    /// Vector registers of the machine, and the bytes of one.
+    /// Vector registers of the machine.
     pub registers: usize,
+    /// Bytes of a vector register.
     pub vector: usize,
     /// Bytes of a table whose gathered rows are asked for ahead, at least.
     pub prefetched_table: usize,
     /// Vectors of a row whose loop is split where conditions change, at least.
-    pub parted_vectors: usize,
+    pub index_set_vectors: usize,
     /// Which values are numbers instead of vectors.
     pub scalars: Vec<bool>,
     /// Which values differ between the lanes.
@@ -212,7 +213,7 @@ fn planned<'a>(
         registers: policy.target.registers,
         vector: policy.target.vector,
         prefetched_table: policy.thresholds.prefetched_table,
-        parted_vectors: policy.thresholds.parted_vectors,
+        index_set_vectors: policy.thresholds.index_set_vectors,
         scalars,
         differ,
         indices: FxHashMap::default(),

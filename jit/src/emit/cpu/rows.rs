@@ -4,7 +4,6 @@ use crate::body::{BodyOp, Source, Value};
 use crate::emit::cpu::index::Step;
 use crate::emit::cpu::kernel::Writer;
 use crate::emit::cpu::stage::Loop;
-use crate::emit::cpu::transform::index_sets::Truth;
 use crate::emit::cpu::value::At;
 use crate::expr;
 use crate::kernel::ir::{Block, Expr, Extent, Name, Part, Stmt};
@@ -78,13 +77,11 @@ impl Writer<'_> {
             else {
                 return None;
             };
-            if mask.is_some() && self.truth(*mask) != Some(Truth::Known(true)) {
-                return None;
-            }
             let Step::Every(step) = self.indices.get(&value)?.step else {
                 return None;
             };
-            let plain = index.is_affine() && !self.staged.contains_key(&value);
+            let plain =
+                self.always_holds(*mask) && index.is_affine() && !self.staged.contains_key(&value);
             plain.then_some(Strided {
                 value,
                 source: *source,

@@ -187,7 +187,7 @@ impl Writer<'_> {
             out.push(Stmt::zeros(name, ty, Extent::One));
             return out.push(Stmt::when(flag.into(), Stmt::assign(name, load.clone())));
         }
-        let tested = mask.filter(|_| truth != Some(Truth::Known(true)));
+        let tested = mask.filter(|_| !self.always_holds(mask));
         let Some(mask) = tested.map(|m| self.masks[&m].clone()) else {
             match whole {
                 Some(load) => self.declare_value(out, value, memory, load),

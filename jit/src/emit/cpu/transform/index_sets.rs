@@ -34,8 +34,6 @@ const MASKS: usize = 16;
 /// The most values in all copies of a loop together, and how many others a costly function counts as.
 const TEXT: usize = 160;
 const FUNCTION: usize = 32;
-/// The most values of a loop that is written for combinations.
-const LONG: usize = 4 * TEXT;
 
 /// A loop's masks whose conditions part a row, and their combinations that are written.
 pub(in crate::emit::cpu) struct IndexSets {
@@ -48,6 +46,11 @@ impl Writer<'_> {
     /// What is known of a mask in the loop that is being written.
     pub(in crate::emit::cpu) fn truth(&self, mask: Option<MaskId>) -> Option<Truth> {
         self.truths.get(&mask?).copied()
+    }
+
+    /// Whether a load is made for all lanes in the loop that is being written.
+    pub(in crate::emit::cpu) fn always_holds(&self, mask: Option<MaskId>) -> bool {
+        mask.is_none() || self.truth(mask) == Some(Truth::Known(true))
     }
 
     /// Whether a mask is tested for each lane in the loop that is being written.
@@ -74,8 +77,10 @@ impl Writer<'_> {
         let long = self
             .extents
             .last()
-            .is_some_and(|&n| n >= self.parted_vectors * self.lanes);
-        if !moves || !long || self.lanes < 2 || self.tile.is_some() || node.feeds {
+            .is_some_and(|&n| n >= self.index_set_vectors * self.lanes);
+        let conditional = !node.body.masks().is_empty();
+        let parts = conditional && moves && long && self.lanes > 1;
+        if !parts || self.tile.is_some() || node.feeds {
             return None;
         }
         let masks = self.linear_masks(l);
@@ -91,25 +96,19 @@ impl Writer<'_> {
 
     /// The combinations of masks for which a loop is written of its own, if their text is short.
     fn unswitched(&mut self, l: &Loop, masks: &[MaskId]) -> Vec<Vec<bool>> {
-        if l.compute.len() > LONG {
-            return Vec::new();
-        }
         let of = |&mask: &MaskId| self.node.body.mask(mask);
         let conditions: Vec<&[expr::Expr]> = masks.iter().map(of).collect();
         let kept = combinations(&conditions, &self.extents);
-        let (mut text, mut chain) = (0, false);
-        for combination in &kept {
+        let mut text = 0;
+        let is_short = kept.iter().all(|combination| {
             self.know(masks, combination);
             let known = self.simplified(l);
             let costly = known.compute.iter().filter(|&&v| self.is_heavy(v)).count();
             text += known.compute.len() + costly * FUNCTION;
-            chain |= self.is_chain(&known);
-        }
+            text <= TEXT && (kept.len() == 1 || !self.is_chain(&known))
+        });
         self.truths.clear();
-        match text <= TEXT && (kept.len() == 1 || !chain) {
-            true => kept,
-            false => Vec::new(),
-        }
+        if is_short { kept } else { Vec::new() }
     }
 
     /// The masks of a loop, and of the values of its row that it reads, whose conditions are linear in the column.
@@ -145,7 +144,7 @@ impl Writer<'_> {
     }
 
     /// The loop over whole vectors up to a column, part by part.
-    pub(in crate::emit::cpu) fn parted_loop(
+    pub(in crate::emit::cpu) fn over_index_sets(
         &mut self,
         l: &Loop,
         sets: &IndexSets,
@@ -177,22 +176,18 @@ impl Writer<'_> {
 
     /// The places of a row where a condition begins or ceases to hold, each once.
     fn bounds(&self, sets: &IndexSets) -> Vec<Expr> {
+        let column = self
+            .vector_var()
+            .map_or_else(expr::Expr::default, expr::Expr::from);
         let mut places: Vec<expr::Expr> = Vec::new();
         let mut bounds = Vec::new();
         for mask in &sets.masks {
             let conditions = self.node.body.mask(*mask);
             for (condition, printed) in conditions.iter().zip(&self.masks[mask]) {
-                let (first, zero) = (printed.at(&Expr::Integer(0)), expr::Expr::default());
-                let column = |by| self.vector_var().map(|v| expr::Expr::from(v).scale(by));
+                let first = printed.at(&Expr::Integer(0));
                 let (place, bound) = match printed.step {
-                    Step::Unit => (
-                        zero.sub(condition).add(&column(1).unwrap_or_default()),
-                        -first,
-                    ),
-                    Step::Back => {
-                        let first_after = condition.add(&column(1).unwrap_or_default());
-                        (first_after.offset(1), first + 1)
-                    }
+                    Step::Unit => (column.sub(condition), -first),
+                    Step::Back => (condition.add(&column).offset(1), first + 1),
                     _ => continue,
                 };
                 if !places.contains(&place) {

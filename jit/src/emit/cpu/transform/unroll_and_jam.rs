@@ -99,7 +99,7 @@ impl Writer<'_> {
             .extents
             .last()
             .is_some_and(|&n| n >= 2 * UNROLL * self.lanes);
-        // With SSE2's short vectors the text of a function is long, and copies of it are compiled for seconds.
+        // Without FMA and rounding, as SSE2 is, the text of a function is long: four copies compile for a second more.
         let least = match (self.registers, self.vector) {
             (32.., _) => CHAIN,
             (_, 32..) => SHORT_CHAIN,

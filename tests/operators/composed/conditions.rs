@@ -21,6 +21,11 @@ fn rows(lengths: [usize; 3], below: usize) -> [Vec<f64>; 3] {
     [first, second, third].map(<[f64]>::to_vec)
 }
 
+/// A function of each value.
+fn each_of(values: &[f64], f: impl Fn(f64) -> f64) -> Vec<f64> {
+    values.iter().map(|&v| f(v)).collect()
+}
+
 /// The element at a signed position of a row of this many, the first behind the last.
 fn around(at: isize, n: usize) -> usize {
     at.rem_euclid(n as isize) as usize
@@ -40,28 +45,17 @@ fn joined_rows() {
                 if dtype != Bool {
                     equal(&joined, &[n], &all);
                     equal(&joined.eq(1.0), &[n], &tests);
-                    equal(&(&joined + &joined), &[n], &all.map_each(|v| v + v));
+                    equal(&(&joined + &joined), &[n], &each_of(&all, |v| v + v));
                 } else {
                     equal(
                         &joined.logical_not(),
                         &[n],
-                        &all.map_each(|v| f64::from(v == 0.0)),
+                        &each_of(&all, |v| f64::from(v == 0.0)),
                     );
                 }
             }
         }
     });
-}
-
-/// Shorter text for mapping a slice.
-trait MapEach {
-    fn map_each(&self, f: impl Fn(f64) -> f64) -> Vec<f64>;
-}
-
-impl MapEach for [f64] {
-    fn map_each(&self, f: impl Fn(f64) -> f64) -> Vec<f64> {
-        self.iter().map(|&v| f(v)).collect()
-    }
 }
 
 #[test]
@@ -70,7 +64,7 @@ fn padded_rows() {
         for (n, before, after) in [(240, 15, 5), (240, 16, 70), (240, 17, 40), (97, 200, 150)] {
             let x = whole(n, 7);
             let mut want = vec![9.0; before];
-            want.extend(x.map_each(|v| v + 2.0));
+            want.extend(each_of(&x, |v| v + 2.0));
             want.extend(vec![9.0; after]);
             for x in forms(&[n], dtype, &x) {
                 let y = x.pad(&[(before as isize, after as isize)], 7.0) + 2.0;
@@ -148,7 +142,7 @@ fn functions_of_joined_rows() {
         for [n, m, _] in LENGTHS {
             let (a, b) = (eighths(n), eighths(n + m)[n..].to_vec());
             let all = [&a[..], &b[..]].concat();
-            let want = all.map_each(|v| (1.0 / (1.0 + (-v.sin()).exp())).tanh().exp());
+            let want = each_of(&all, |v| (1.0 / (1.0 + (-v.sin()).exp())).tanh().exp());
             both(|| {
                 for (a, b) in forms(&[n], dtype, &a).iter().zip(forms(&[m], dtype, &b)) {
                     let y = Tensor::cat(&[a, &b], 0).sin().sigmoid().tanh().exp();
@@ -170,7 +164,7 @@ fn picked_rows_that_are_joined_and_padded() {
                 let y = Tensor::cat(&[&picked, &x], 0).pad(&[(150, 2)], 1.0) + 1.0;
                 let mut want = vec![2.0; 150];
                 want.extend(picks.iter().map(|&at| table[at as usize] + 1.0));
-                want.extend(table.map_each(|v| v + 1.0));
+                want.extend(each_of(&table, |v| v + 1.0));
                 want.extend([2.0; 2]);
                 equal(&y, &[want.len()], &want);
             }
