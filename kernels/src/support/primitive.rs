@@ -245,22 +245,38 @@ fn nans(name: &str, ty: &str, int: &str, lanes: usize) -> Definition {
     }
 }
 
-/// Whether any lane of a mask is set.
+/// Whether any lane of a mask is set. Of a vector of one or two registers the flags of a test answer, without a move to
+/// another register.
 fn any(name: &str, lanes: usize, ty: &str) -> Definition {
     let bytes = lanes * super::memory::size(ty);
     let mut deps = vec![need("types", lanes)];
     let head = format!("FT_INLINE int {name}x{lanes}({ty}x{lanes} m) {{");
     let mut text = String::new();
+    let mut guard = "#if defined(FT_AVX512) || defined(FT_AVX2)";
     if bytes == 64 {
-        let (test, bits) = match ty {
-            "i64" => ("vptestmq", "short"),
-            "i32" => ("vptestmd", "short"),
-            _ => ("vptestmb", "long"),
+        let (test, or) = match ty {
+            "i64" => ("vptestmq", "kortestb"),
+            "i32" => ("vptestmd", "kortestw"),
+            _ => ("vptestmb", "kortestq"),
         };
         let _ = writeln!(
             text,
-            "#if defined(FT_AVX512)\n{head}\n  unsigned {bits} k;\n  \
-             __asm__(\"{test} %1, %1, %0\" : \"=k\"(k) : \"v\"(m));\n  return k != 0;\n}}\n#else"
+            "#if defined(FT_AVX512)\n{head}\n  int r;\n  unsigned long k;\n  \
+             __asm__(\"{test} %2, %2, %1\\n\\t{or} %1, %1\" : \"=@ccnz\"(r), \"=&k\"(k) : \"v\"(m));\n  return r;\n}}"
+        );
+        guard = "#elif defined(FT_AVX2)";
+    }
+    if matches!(bytes, 32 | 64) {
+        deps.push(need("types", 4));
+        let whole = format!("  union {{ {ty}x{lanes} v; i64x4 w[2]; }} u = {{m}};\n");
+        let (union, vector) = match bytes {
+            32 => ("", "m"),
+            _ => (whole.as_str(), "u.w[0] | u.w[1]"),
+        };
+        let _ = writeln!(
+            text,
+            "{guard}\n{head}\n{union}  int r;\n  \
+             __asm__(\"vptest %1, %1\" : \"=@ccnz\"(r) : \"x\"({vector}));\n  return r;\n}}\n#else"
         );
     }
     let _ = writeln!(text, "{head}");
@@ -283,7 +299,7 @@ fn any(name: &str, lanes: usize, ty: &str) -> Definition {
             "  int r = 0;\n  for (int i = 0; i < {lanes}; i++) r |= m[i] != 0;\n  return r;\n}}"
         );
     }
-    if bytes == 64 {
+    if matches!(bytes, 32 | 64) {
         text.push_str("#endif\n");
     }
     Definition { deps, text }

@@ -33,6 +33,11 @@ impl Kind {
         }
     }
 
+    /// Whether elements have 64 bits.
+    fn is_wide(self) -> bool {
+        matches!(self, Kind::F64 | Kind::I64)
+    }
+
     /// The integer type of the same width.
     fn int(self) -> Kind {
         match self {
@@ -437,7 +442,7 @@ pub(super) fn four<A: Marker>(
             node,
             Node::Table(..) | Node::Variable(_) | Node::Open(_) | Node::Merge { .. } | Node::Close
         );
-        !jumps && !matches!(kind, Kind::F64 | Kind::I64)
+        !jumps && !kind.is_wide()
     });
     let mut text = head;
     let mut deps = vec![need("types", lanes)];
@@ -448,7 +453,11 @@ pub(super) fn four<A: Marker>(
         deps.push(need(one, lanes));
     } else {
         let copies = ["_0", "_1", "_2", "_3"];
-        let (body, calls) = vector::statements(lanes, &arena, result, &copies);
+        let form = vector::Form {
+            lanes,
+            halves: false,
+        };
+        let (body, calls) = vector::statements(form, &arena, result, &copies);
         for (i, copy) in copies.iter().enumerate() {
             let _ = writeln!(text, "  const {ty} a0{copy} = *p{i};");
         }

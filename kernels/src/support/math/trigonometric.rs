@@ -26,21 +26,18 @@ fn subtract_turns<F: Real>(x: F, parts: [f64; 3]) -> (F, F::Int) {
     (n.fma(F::lit(-parts[2]), r), t.bits() - magic.bits())
 }
 
+/// Whether x, which has no sign, is above a limit or NaN: bits of such numbers are in their order.
+#[inline(always)]
+fn beyond<F: Real>(x: F, limit: f64) -> F::Mask {
+    x.bits().gt(F::lit(limit).bits())
+}
+
 #[inline(always)]
 fn reduce_f32<F: Float32 + Real>(x: F) -> (F, F::Int)
 where
     F::Wide: Real,
 {
-    let near = subtract_turns(
-        x,
-        [
-            1.5707963705062866,
-            -4.371138828673793e-08,
-            -1.7151245100058819e-15,
-        ],
-    );
-    let far = !x.le(F::lit(32768.0));
-    F::rare(far, near, || {
+    F::rare(beyond(x, NEAR_F32), near_f32(x), || {
         // x = m·2^e with an integer m: m times what 2^e·2/π is modulo 4.
         let exponent = x.bits().shr(23);
         let m = ((x.bits() & F::Int::lit(0x7fffff)) | F::Int::lit(0x800000))
@@ -61,7 +58,7 @@ where
 
 #[inline(always)]
 fn reduce_f64<F: Real + Long>(x: F) -> (F, F::Int) {
-    F::rare(!x.le(F::lit(NEAR_F64)), near_f64(x), || {
+    F::rare(beyond(x, NEAR_F64), near_f64(x), || {
         (
             x.turns_rest() * F::lit(std::f64::consts::FRAC_PI_2),
             x.turns(),

@@ -1,6 +1,6 @@
 //! A recording as vector C, in which a value that is used once stands where it is used.
 
-use super::super::{Definition, Need, halved, need};
+use super::super::{Definition, Need, fills_registers, halved, need};
 use super::{Arena, Kind, Node};
 use std::fmt::Write;
 
@@ -68,123 +68,224 @@ pub(super) fn operand(lanes: usize, arena: &Arena, id: u32, copy: &str) -> Strin
     }
 }
 
+/// How a recording's values lie in registers.
+#[derive(Clone, Copy)]
+pub(super) struct Form {
+    /// The lanes of the function.
+    pub(super) lanes: usize,
+    /// Whether a vector of 64-bit elements is two vectors of half the lanes.
+    pub(super) halves: bool,
+}
+
+/// The suffixes of names of the parts of a value.
+const PARTS: [&str; 2] = ["_l", "_h"];
+
+impl Form {
+    fn splits(self, kind: Kind) -> bool {
+        self.halves && kind.is_wide()
+    }
+
+    /// The lanes of each part of a value.
+    fn lanes(self, kind: Kind) -> usize {
+        match self.splits(kind) {
+            true => self.lanes / 2,
+            false => self.lanes,
+        }
+    }
+
+    fn ty(self, kind: Kind) -> String {
+        format!("{}x{}", kind.name(), self.lanes(kind))
+    }
+
+    /// The suffixes of the parts of a value.
+    fn parts(self, kind: Kind, copy: &str) -> Vec<String> {
+        match self.splits(kind) {
+            true => PARTS.map(|p| format!("{copy}{p}")).into(),
+            false => vec![copy.to_owned()],
+        }
+    }
+
+    /// A union of a 32-bit vector and its halves.
+    fn union(self, kind: Kind) -> String {
+        let name = kind.name();
+        let (whole, half) = (self.lanes, self.lanes / 2);
+        format!("union {{ {name}x{whole} v; {name}x{half} h[2]; }}")
+    }
+}
+
 /// The statements of a recording, each once for every suffix of names in `copies`, and what they call.
 pub(super) fn statements(
-    lanes: usize,
+    form: Form,
     arena: &Arena,
     result: u32,
     copies: &[&str],
 ) -> (String, Vec<Need>) {
     let mut used = vec![0u32; arena.nodes.len()];
     count_uses(arena, result, &mut used);
-    let inner = |id: u32| -> bool {
-        matches!(
-            arena.nodes[id as usize].1,
-            Node::Float(_) | Node::Int(_) | Node::Arg(_)
-        )
-    };
     let mut body = String::new();
     let mut calls = Vec::new();
     for (id, (kind, node)) in arena.nodes.iter().enumerate() {
-        if inner(id as u32) || used[id] == 0 {
+        let inner = matches!(node, Node::Float(_) | Node::Int(_) | Node::Arg(_));
+        if inner || used[id] == 0 {
             continue;
         }
+        if let Node::Call(f, ..) = node {
+            calls.push(need(f, form.lanes(*kind)));
+        }
         for copy in copies {
-            let value = |id: u32| name_of(arena, id, copy);
-            let constant = |id: u32| is_constant(arena, id);
-            let vector = |id: u32| operand(lanes, arena, id, copy);
-            let ty = format!("{}x{lanes}", kind.name());
-            let int = format!("{}x{lanes}", kind.int().name());
-            let text = match *node {
-                Node::Arg(_) | Node::Float(_) | Node::Int(_) => continue,
-                Node::Prefix(op, a) => format!("{op}{}", vector(a)),
-                Node::Infix(op, a, b) => {
-                    let a = if constant(b) { vector(a) } else { value(a) };
-                    format!("{a} {op} {}", value(b))
+            match *node {
+                Node::Open(mask) => {
+                    let any = match kind {
+                        Kind::I32 => "ft_any_i32",
+                        _ => "ft_any_i64",
+                    };
+                    calls.push(need(any, form.lanes(*kind)));
+                    let masks: Vec<String> = (form.parts(*kind, copy).iter())
+                        .map(|part| name_of(arena, mask, part))
+                        .collect();
+                    let any = format!("{any}x{}({})", form.lanes(*kind), masks.join(" | "));
+                    let _ = writeln!(body, "  if (__builtin_expect({any}, 0)) {{");
                 }
-                Node::Compare(op, a, b) => {
-                    let a = if constant(b) { vector(a) } else { value(a) };
-                    format!("({ty})({a} {op} {})", value(b))
+                Node::Close => body.push_str("  }\n"),
+                Node::Convert(a) if form.splits(*kind) != form.splits(arena.nodes[a as usize].0) => {
+                    body.push_str(&resized(form, arena, id as u32, a, copy));
                 }
-                Node::Shift(op, logical, a, n) => {
-                    if logical {
-                        format!(
-                            "({ty})((u{}x{lanes}){} {op} {n})",
-                            &kind.name()[1..],
-                            vector(a)
-                        )
-                    } else {
-                        format!("{} {op} {n}", vector(a))
+                _ => {
+                    for (i, part) in form.parts(*kind, copy).iter().enumerate() {
+                        body.push_str(&statement(form, arena, id as u32, i, part));
                     }
                 }
-                Node::Bitcast(a) => format!("({ty}){}", vector(a)),
-                Node::Convert(a) => format!("__builtin_convertvector({}, {ty})", vector(a)),
-                Node::Call(f, args, n) => {
-                    calls.push(f);
-                    let list: Vec<String> = args[..n].iter().map(|a| vector(*a)).collect();
-                    format!("{f}x{lanes}({})", list.join(", "))
-                }
-                Node::Select(m, a, b) => {
-                    let m = value(m);
-                    format!(
-                        "({ty})(({m} & ({int}){}) | (~{m} & ({int}){}))",
-                        vector(a),
-                        vector(b)
-                    )
-                }
-                Node::Table(table, index) => {
-                    let index = value(index);
-                    let _ = writeln!(body, "  {ty} t{id}{copy};");
-                    let _ = writeln!(
-                        body,
-                        "  for (int i = 0; i < {lanes}; i++) t{id}{copy}[i] = {table}[{index}[i] & 127];"
-                    );
-                    continue;
-                }
-                Node::Variable(a) => vector(a),
-                Node::Open(m) => {
-                    calls.push(if *kind == Kind::I32 {
-                        "ft_any_i32"
-                    } else {
-                        "ft_any_i64"
-                    });
-                    let any = if *kind == Kind::I32 {
-                        "ft_any_i32"
-                    } else {
-                        "ft_any_i64"
-                    };
-                    let _ = writeln!(body, "  if ({any}x{lanes}({})) {{", value(m));
-                    continue;
-                }
-                Node::Merge {
-                    mask,
-                    variable,
-                    value: v,
-                } => {
-                    let (m, t) = (value(mask), value(variable));
-                    let _ = writeln!(
-                        body,
-                        "  {t} = ({ty})(({m} & ({int}){}) | (~{m} & ({int}){t}));",
-                        vector(v)
-                    );
-                    continue;
-                }
-                Node::Close => {
-                    body.push_str("  }\n");
-                    continue;
-                }
-            };
-            let _ = writeln!(body, "  {ty} t{id}{copy} = {text};");
+            }
         }
     }
     calls.sort_unstable();
     calls.dedup();
-    (body, calls.into_iter().map(|c| need(c, lanes)).collect())
+    (body, calls)
 }
 
-pub(super) fn print(name: &str, lanes: usize, arena: &Arena, result: u32) -> Definition {
-    let (body, mut deps) = statements(lanes, arena, result, &[""]);
-    let vector = |id: u32| operand(lanes, arena, id, "");
+/// A conversion between vectors of 32-bit elements and pairs of vectors of 64-bit ones.
+fn resized(form: Form, arena: &Arena, id: u32, from: u32, copy: &str) -> String {
+    let (kind, narrow) = (arena.nodes[id as usize].0, arena.nodes[from as usize].0);
+    let ty = form.ty(kind);
+    if kind.is_wide() {
+        let value = operand(form.lanes, arena, from, copy);
+        let mut text = format!("  {} u{id}{copy} = {{{value}}};\n", form.union(narrow));
+        for (i, part) in PARTS.iter().enumerate() {
+            let _ = writeln!(
+                text,
+                "  {ty} t{id}{copy}{part} = __builtin_convertvector(u{id}{copy}.h[{i}], {ty});"
+            );
+        }
+        return text;
+    }
+    let half = form.lanes / 2;
+    let [low, high] = PARTS.map(|part| {
+        let value = operand(half, arena, from, &format!("{copy}{part}"));
+        format!("__builtin_convertvector({value}, {}x{half})", kind.name())
+    });
+    format!(
+        "  {} u{id}{copy} = {{.h = {{{low}, {high}}}}};\n  {ty} t{id}{copy} = u{id}{copy}.v;\n",
+        form.union(kind)
+    )
+}
+
+/// The statement that computes the part number `index` of a value, with this suffix of its name and of its operands'.
+fn statement(form: Form, arena: &Arena, id: u32, index: usize, part: &str) -> String {
+    let (kind, node) = arena.nodes[id as usize];
+    let lanes = form.lanes(kind);
+    let value = |id: u32| name_of(arena, id, part);
+    let vector = |id: u32| operand(lanes, arena, id, part);
+    // An operator takes a constant beside a vector.
+    let first = |a: u32, b: u32| match is_constant(arena, b) {
+        true => vector(a),
+        false => value(a),
+    };
+    let ty = form.ty(kind);
+    let int = format!("{}x{lanes}", kind.int().name());
+    let text = match node {
+        Node::Prefix(op, a) => format!("{op}{}", vector(a)),
+        Node::Infix(op, a, b) => format!("{} {op} {}", first(a, b), value(b)),
+        Node::Compare(op, a, b) => format!("({ty})({} {op} {})", first(a, b), value(b)),
+        Node::Shift(op, true, a, n) => {
+            let unsigned = &kind.name()[1..];
+            format!("({ty})((u{unsigned}x{lanes}){} {op} {n})", vector(a))
+        }
+        Node::Shift(op, false, a, n) => format!("{} {op} {n}", vector(a)),
+        Node::Bitcast(a) => format!("({ty}){}", vector(a)),
+        Node::Convert(a) => format!("__builtin_convertvector({}, {ty})", vector(a)),
+        Node::Call(f, args, n) => {
+            let list: Vec<String> = args[..n].iter().map(|a| vector(*a)).collect();
+            format!("{f}x{lanes}({})", list.join(", "))
+        }
+        Node::Select(m, a, b) => {
+            let m = value(m);
+            format!(
+                "({ty})(({m} & ({int}){}) | (~{m} & ({int}){}))",
+                vector(a),
+                vector(b)
+            )
+        }
+        Node::Table(table, of) => {
+            // As a list: a vector that is written lane by lane in memory waits for all its stores when it is read.
+            let of = name_of(arena, of, part.trim_end_matches(PARTS[index]));
+            let lane = |i| format!("{table}[{of}[{i}] & 127]");
+            let list: Vec<String> = (0..lanes).map(|i| lane(index * lanes + i)).collect();
+            format!("{{{}}}", list.join(", "))
+        }
+        Node::Variable(a) => vector(a),
+        Node::Merge {
+            mask,
+            variable,
+            value: v,
+        } => {
+            let (m, t) = (value(mask), value(variable));
+            return format!(
+                "  {t} = ({ty})(({m} & ({int}){}) | (~{m} & ({int}){t}));\n",
+                vector(v)
+            );
+        }
+        Node::Arg(_) | Node::Float(_) | Node::Int(_) | Node::Open(_) | Node::Close => {
+            return String::new();
+        }
+    };
+    format!("  {ty} t{id}{part} = {text};\n")
+}
+
+/// Whether a recording's arguments and result have 32 bits, and some of its values 64: then these can be halves.
+fn is_mixed(arena: &Arena, result: u32) -> bool {
+    let narrow = |(kind, node): &(Kind, Node)| !matches!(node, Node::Arg(_)) || !kind.is_wide();
+    !arena.nodes[result as usize].0.is_wide()
+        && arena.nodes.iter().all(narrow)
+        && arena.nodes.iter().any(|(kind, _)| kind.is_wide())
+}
+
+/// The function's text with its values in one form, and what it uses.
+fn definition(name: &str, form: Form, arena: &Arena, result: u32) -> Definition {
+    let (body, mut deps) = statements(form, arena, result, &[""]);
+    let lanes = form.lanes;
+    deps.insert(0, need("types", lanes));
+    if form.halves {
+        deps.push(need("types", lanes / 2));
+    }
+    let args: Vec<String> = arena
+        .nodes
+        .iter()
+        .filter_map(|(k, n)| match n {
+            Node::Arg(i) => Some(format!("{}x{lanes} a{i}", k.name())),
+            _ => None,
+        })
+        .collect();
+    let text = format!(
+        "FT_INLINE {}x{lanes} {name}x{lanes}({}) {{\n{body}  return {};\n}}\n",
+        arena.nodes[result as usize].0.name(),
+        args.join(", "),
+        operand(lanes, arena, result, "")
+    );
+    Definition { deps, text }
+}
+
+/// The tables that a recording reads, each once in a text.
+fn tables(arena: &Arena) -> String {
     let mut text = String::new();
     for (table, values) in &arena.tables {
         let list: Vec<String> = values.iter().map(|v| literal(*v, false)).collect();
@@ -194,52 +295,45 @@ pub(super) fn print(name: &str, lanes: usize, arena: &Arena, result: u32) -> Def
         );
         let _ = writeln!(text, "{}}};\n#endif", list.join(","));
     }
-    deps.insert(0, need("types", lanes));
-    let args: Vec<String> = arena
-        .nodes
-        .iter()
-        .filter_map(|(k, n)| match n {
-            Node::Arg(i) => Some(format!("{}x{lanes} a{i}", k.name())),
-            _ => None,
-        })
-        .collect();
-    let returned = arena.nodes[result as usize].0.name();
-    let _ = writeln!(
-        text,
-        "FT_INLINE {returned}x{lanes} {name}x{lanes}({}) {{",
-        args.join(", ")
-    );
-    let _ = writeln!(text, "{body}  return {};\n}}", vector(result));
-    let whole = Definition { deps, text };
-    // What is rare does not count.
-    let mut rare = false;
-    let wide = arena.nodes.iter().any(|(kind, node)| {
-        rare = match node {
-            Node::Open(_) => true,
-            Node::Close => false,
-            _ => rare,
-        };
-        !rare && matches!(kind, Kind::F64 | Kind::I64)
-    });
-    if !wide {
-        return whole;
-    }
-    let names: Vec<(&str, String)> = arena
-        .nodes
-        .iter()
-        .filter_map(|(k, n)| {
-            if let Node::Arg(i) = n {
-                Some((k.name(), format!("a{i}")))
-            } else {
-                None
+    text
+}
+
+/// The function's definition. Compilers keep vectors larger than a register in memory: where those of 64-bit elements are,
+/// they are halves, and where all are of 64 bits, the function is halved.
+pub(super) fn print(name: &str, lanes: usize, arena: &Arena, result: u32) -> Definition {
+    let form = |halves| Form { lanes, halves };
+    let mut whole = definition(name, form(false), arena, result);
+    let guard = fills_registers(lanes);
+    match guard {
+        Some(guard) if is_mixed(arena, result) => {
+            let halves = definition(name, form(true), arena, result);
+            let (whole_text, text) = (whole.text, halves.text);
+            whole.text = match guard {
+                "0" => text,
+                _ => format!("#if {guard}\n{whole_text}#else\n{text}#endif\n"),
+            };
+            if guard == "0" {
+                whole.deps.clear();
             }
-        })
-        .collect();
-    let args: Vec<(&str, &str)> = names
-        .iter()
-        .map(|(ty, name)| (*ty, name.as_str()))
-        .collect();
-    halved(name, lanes, returned, &args, whole)
+            whole.deps.extend(halves.deps);
+        }
+        Some(_) if arena.nodes.iter().any(|(kind, _)| kind.is_wide()) => {
+            let names: Vec<(&str, String)> = arena
+                .nodes
+                .iter()
+                .filter_map(|(k, n)| match n {
+                    Node::Arg(i) => Some((k.name(), format!("a{i}"))),
+                    _ => None,
+                })
+                .collect();
+            let args: Vec<(&str, &str)> = names.iter().map(|(ty, n)| (*ty, n.as_str())).collect();
+            let returned = arena.nodes[result as usize].0.name();
+            whole = halved(name, lanes, returned, &args, whole);
+        }
+        _ => {}
+    }
+    whole.text.insert_str(0, &tables(arena));
+    whole
 }
 
 /// Counts the uses of each recorded value that the result needs; blocks and their merges are kept.
