@@ -50,6 +50,8 @@ pub(super) struct Writer<'a> {
     pub vector: usize,
     /// Bytes of a table whose gathered rows are asked for ahead, at least.
     pub prefetched_table: usize,
+    /// Outputs of more bytes, or tiles' operands, are more than the caches hold.
+    pub stream: usize,
     /// Vectors of a row whose loop is split where conditions change, at least.
     pub index_set_vectors: usize,
     /// Which values are numbers instead of vectors.
@@ -211,6 +213,7 @@ fn planned<'a>(
         node,
         lanes,
         registers: policy.target.registers,
+        stream: policy.target.stream,
         vector: policy.target.vector,
         prefetched_table: policy.thresholds.prefetched_table,
         index_set_vectors: policy.thresholds.index_set_vectors,

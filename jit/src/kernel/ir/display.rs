@@ -133,6 +133,7 @@ impl Display for Function {
             }
             Function::Convert(to, lanes) => typed(f, "convert", to.name(), lanes),
             Function::Transpose(bytes, lanes) => write!(f, "transpose.{bytes}x{lanes}"),
+            Function::TransposeEdge(bytes, lanes) => write!(f, "transposeedge.{bytes}x{lanes}"),
             Function::Any(lanes) => write!(f, "any.x{lanes}"),
             Function::Fence(lanes) => write!(f, "fence.x{lanes}"),
             Function::Prefetch(level) => write!(f, "prefetch.{level}"),

@@ -19,6 +19,9 @@ pub enum Function {
     /// A matrix of vectors transposed on its way from one place to another: (from, distance, to, distance). Elements have so
     /// many bytes.
     Transpose(u16, u16),
+    /// The same at an edge, with how many elements of a vector and how many vectors may be read behind the first four
+    /// arguments; vectors are written whole.
+    TransposeEdge(u16, u16),
     /// Whether any lane of a mask is set.
     Any(u16),
     /// What makes stores past the cache visible.
@@ -119,6 +122,7 @@ impl Function {
                 Type::from(lane(dtype, lanes))
             }
             Function::Transpose(..)
+            | Function::TransposeEdge(..)
             | Function::Fence(_)
             | Function::Prefetch(_)
             | Function::LoadChunk(_)
@@ -179,6 +183,7 @@ impl Function {
             Function::Before(..) => Some(6),
             Function::Behind(_) => Some(7),
             Function::Transpose(..) => Some(4),
+            Function::TransposeEdge(..) => Some(6),
             Function::Fence(_) | Function::NoWords => Some(0),
             Function::Support(..)
             | Function::Own(..)

@@ -48,6 +48,9 @@ impl Printer<'_> {
             Function::Transpose(bytes, lanes) => {
                 self.support(&format!("ft_transpose_i{}", bytes * 8), lanes);
             }
+            Function::TransposeEdge(bytes, lanes) => {
+                self.support(&format!("ft_transpose_edge_i{}", bytes * 8), lanes);
+            }
             Function::Any(lanes) => self.support("ft_any_i32", lanes),
             Function::Fence(lanes) => self.support("ft_fence", lanes),
             Function::Least => self.out.push_str("ft_min"),

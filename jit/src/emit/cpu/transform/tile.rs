@@ -19,6 +19,8 @@ use ferrotrace_runtime::DType;
 const ROWS: usize = 64;
 /// Columns of a tile.
 const COLUMNS: usize = 64;
+/// More columns than there are.
+const FAR: i64 = 1 << 48;
 /// Columns of a unit of work.
 pub(in crate::emit::cpu) const PIECE: usize = 4096;
 
@@ -157,44 +159,35 @@ impl Writer<'_> {
             memory,
             Extent::Aligned((ROWS * COLUMNS).into()),
         ));
-        out.push(ask_for_next(&first, 64 / dtype.size()));
-        // Squares of whole vectors, then the edges.
-        let (width, size) = (self.lanes as i64, dtype.size());
-        let squares = size > 1 && width > 1;
-        let begin = Expr::from(Local::TileColumn);
-        let (whole_rows, whole_columns) = match squares {
-            true => {
-                out.push(self.transpose_squares((&first, stride), staged, size));
-                let (rows, end) = (Expr::from(Local::TileRows), Local::TileColumnEnd);
-                let odd = (Expr::from(end) - Local::TileColumn) % width;
-                (rows.clone() - rows % width, Expr::from(end) - odd)
-            }
-            false => (Expr::Integer(0), begin),
+        // What the caches hold needs no asking for: then the next tile is beyond all columns.
+        let ahead = match self.bytes_met(v) > self.stream {
+            true => COLUMNS as i64,
+            false => FAR,
         };
-        let from = column().less(whole_columns).choose(whole_rows, 0);
-        let element = Expr::from(Local::Place).element(Local::Lane);
-        let to = Expr::from(staged).element(in_tile());
-        let lanes = over_rows(from).each(Stmt::assign(to, element));
-        let place = Stmt::variable(Local::Place, Type::read(memory), first);
-        let columns = ir::Loop::over(Local::Column, Local::TileColumn, Local::TileColumnEnd);
-        out.push(columns.each([place, lanes]));
+        let ahead = self.param(ahead);
+        out.push(ask_for_next(&first, ahead, 64 / dtype.size()));
+        out.push(self.transpose_squares((&first, stride), staged, dtype.size()));
     }
 
-    /// Transposes the squares of whole vectors of a tile in registers.
+    /// Transposes a tile square by square in registers. Those at its edges may reach beyond it, and read no element there.
     fn transpose_squares(&self, (first, stride): (&Expr, Name), staged: Name, size: usize) -> Stmt {
-        let to = Expr::from(staged) + Expr::from(Local::Lane) * COLUMNS as i64;
-        let to = to + Local::Column - Local::TileColumn;
-        let from = first.clone() + Local::Lane;
-        let transpose = Expr::call(
-            Function::Transpose(size as u16, self.lanes as u16),
-            [from, stride.into(), to, Expr::Integer(COLUMNS as i64)],
-        );
-        let rows = ir::Loop::over(Local::Lane, 0, Local::TileRows)
-            .of_type(ValueType::Scalar(DType::I64))
-            .by_whole(self.lanes);
-        ir::Loop::over(Local::Column, Local::TileColumn, Local::TileColumnEnd)
-            .by_whole(self.lanes)
-            .each(rows.each(Stmt::Call(transpose)))
+        let side = square(size, self.lanes);
+        let call = |function: fn(u16, u16) -> Function, more: Vec<Expr>| {
+            let to = Expr::from(staged) + Expr::from(Local::Lane) * COLUMNS as i64;
+            let to = to + Local::Column - Local::TileColumn;
+            let from = first.clone() + Local::Lane;
+            let mut arguments = vec![from, stride.into(), to, Expr::Integer(COLUMNS as i64)];
+            arguments.extend(more);
+            Stmt::Call(Expr::call(function(size as u16, side as u16), arguments))
+        };
+        let rows = Expr::from(Local::TileRows) - Local::Lane;
+        let columns = Expr::from(Local::TileColumnEnd) - Local::Column;
+        let fits = |left: &Expr| Expr::Integer(side as i64 - 1).less(left.clone());
+        let whole = fits(&rows).and(fits(&columns));
+        let edge = call(Function::TransposeEdge, vec![rows, columns]);
+        let square = Stmt::either(whole, call(Function::Transpose, Vec::new()), edge);
+        let columns = ir::Loop::over(Local::Column, Local::TileColumn, Local::TileColumnEnd);
+        columns.by(side).each(over_rows().by(side).each(square))
     }
 
     /// Decodes a tile's first row from the unit's row number.
@@ -216,23 +209,28 @@ impl Writer<'_> {
     }
 }
 
-/// The place in a staging array of the row and column that loops are at.
-fn in_tile() -> Expr {
-    Expr::from(Local::Lane) * COLUMNS as i64 + Local::Column - Local::TileColumn
+/// Rows and columns of the squares of elements of so many bytes: a vector of the kernel's lanes, but one of 16 bytes where
+/// elements are narrow, since registers hold no square of more.
+fn square(size: usize, lanes: usize) -> usize {
+    match size {
+        1 | 2 => 16 / size,
+        _ => lanes.max(2),
+    }
 }
 
 /// A loop over the rows of a tile.
-fn over_rows(from: impl Into<Expr>) -> ir::Loop {
-    ir::Loop::over(Local::Lane, from, Local::TileRows)
+fn over_rows() -> ir::Loop {
+    ir::Loop::over(Local::Lane, 0, Local::TileRows)
         .of_type(ValueType::Scalar(DType::I64))
         .along(Axis::Row)
 }
 
-/// Asks for the next tile, a cache line at a time; `first` is the place of its first row in a column.
-fn ask_for_next(first: &Expr, line: usize) -> Stmt {
+/// Asks for the tile that is so many columns ahead, a cache line at a time; `first` is the place of its first row in a
+/// column.
+fn ask_for_next(first: &Expr, ahead: Name, line: usize) -> Stmt {
     let ask = Expr::call(Function::Prefetch(2), [first.clone() + Local::Lane]);
-    let rows = over_rows(0).by(line).each(Stmt::Call(ask));
-    let next = |column: Local| Expr::from(column) + COLUMNS as i64;
+    let rows = over_rows().by(line).each(Stmt::Call(ask));
+    let next = |column: Local| Expr::from(column) + ahead;
     let end = next(Local::TileColumnEnd).least(Local::High);
     ir::Loop::over(Local::Column, next(Local::TileColumn), end).each(rows)
 }
