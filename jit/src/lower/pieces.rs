@@ -8,7 +8,7 @@ use crate::simplify::are_better_apart;
 use ferrotrace_kernels::op::Pad;
 use ferrotrace_kernels::{Class, Op, Operand, ValueId, eager};
 use ferrotrace_runtime::{DType, Layout, Shape, Strides};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 /// Where a stored value lies in another's memory.
@@ -27,6 +27,37 @@ struct Part {
     /// Where the base would lie; `None` where it cannot be redirected.
     window: Option<Layout>,
     bytes: u64,
+}
+
+/// Concatenations of which another one has several parts, along another dimension: edges of an image that are padded by
+/// what is next to them. Joined in one kernel, each part would choose among all parts of the first.
+pub(super) fn joined_again(graph: &Graph) -> FxHashSet<ValueId> {
+    let mut found = FxHashSet::default();
+    let cat = |v: ValueId| graph.node(v).operator().and_then(Op::as_cat);
+    let nodes = (0..graph.nodes().len()).map(|i| ValueId(i as u32));
+    for (node, dim) in nodes.filter_map(|v| Some((v, cat(v)?.dim))) {
+        let mut met: SmallVec<[ValueId; 4]> = SmallVec::new();
+        for operand in graph.operands(node) {
+            let base = base(graph, operand);
+            if cat(base).is_some_and(|inner| inner.dim != dim) {
+                match met.contains(&base) {
+                    true => _ = found.insert(base),
+                    false => met.push(base),
+                }
+            }
+        }
+    }
+    found
+}
+
+/// What a value is a view of.
+fn base(graph: &Graph, mut v: ValueId) -> ValueId {
+    while graph.node(v).operator().is_some_and(Op::is_view)
+        && let Some(of) = graph.operands(v).next()
+    {
+        v = of;
+    }
+    v
 }
 
 /// Decides for each stored concatenation whether its parts are written in place. Parts that cannot be are copied; all

@@ -320,6 +320,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
         false => Vec::new(),
     };
     let summed = expanded::reduced_shortly(graph, &users, policy);
+    let joined_again = pieces::joined_again(graph);
     let mut costs = vec![Cost::default(); n];
     for i in 0..n {
         let id = ValueId(i as u32);
@@ -524,7 +525,8 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
         }
         let cost = costs[i];
         let carried = shared && carries_a_number(graph, &users, &costs, id);
-        if ((costly || carried) && !policy.choice.computes_again(id))
+        let joined = joined_again.contains(&id);
+        if ((costly || carried || joined) && !policy.choice.computes_again(id))
             || (policy.choice.stores(id) && cost.ops > 0)
             || policy.given_up.stores(id)
             || cost.depth > 200

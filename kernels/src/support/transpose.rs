@@ -148,7 +148,8 @@ mod tests {
                 .map(|k| (0..lanes).map(|l| k * lanes + l).collect())
                 .collect();
             for _ in 0..lanes.ilog2() {
-                let pair = |k: usize| [rows[k / 2].clone(), rows[k / 2 + lanes / 2].clone()].concat();
+                let pair =
+                    |k: usize| [rows[k / 2].clone(), rows[k / 2 + lanes / 2].clone()].concat();
                 let row = |k: usize| {
                     let both = pair(k);
                     let from = order(interleave(lanes, k % 2 == 1));

@@ -17,6 +17,7 @@ mod segments;
 mod series;
 mod shapes;
 mod special;
+mod tiles;
 mod vectors;
 
 use crate::forms::*;

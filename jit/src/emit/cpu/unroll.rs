@@ -45,7 +45,7 @@ fn without_short_axes(
     lanes: usize,
     few: impl Fn(&FusedNode) -> bool,
 ) -> FusedNode {
-    let Some(Short { axes, next }) = short_axes(&node, lanes, policy.thresholds.unrolled) else {
+    let Some(Short { axes, next }) = short_axes(&node, lanes, policy) else {
         return node;
     };
     // Conditions on the axes are decided where these are written out.
@@ -187,11 +187,13 @@ struct Short {
 
 /// The axes of a node to write out: as many short ones as there are behind a long one, as of a batch of small matrices, or
 /// the last of its rows where lanes run along columns. Where no axis is long, those behind the longest, if that is twice as long.
-fn short_axes(node: &FusedNode, lanes: usize, most: usize) -> Option<Short> {
+fn short_axes(node: &FusedNode, lanes: usize, policy: &Policy) -> Option<Short> {
     let rows = node.iter.len();
     let outer = node.red.is_empty() || prefers_outer(node);
     let extents = node.extents();
-    let most = most.min(2 * lanes);
+    let thresholds = &policy.thresholds;
+    let most = thresholds.unrolled.min(2 * lanes);
+    let most_together = thresholds.unrolled_together;
     let last = extents.len().checked_sub(1)?;
     let order: SmallVec<[usize; 8]> = match (outer, &node.iter[..], &node.red[..]) {
         (true, [.., _, _], []) => (0..rows).rev().collect(),
@@ -207,6 +209,8 @@ fn short_axes(node: &FusedNode, lanes: usize, most: usize) -> Option<Short> {
     let length = |short: &Short| extents[short.next].min(2 * lanes);
     let fits = |short: &Short| {
         let turns = turns(short);
+        let together = short.axes.len() > 1 && extents[short.next] >= MANY_ROWS;
+        let most = if together { most_together } else { most };
         (2..=most).contains(&turns) && length(short) >= (2 * turns).min(2 * lanes)
     };
     // The first of equal ones.

@@ -259,15 +259,28 @@ impl Writer<'_> {
         conditions: &[Index],
         at: At<'_>,
     ) -> Option<Block> {
-        let stem = match index.step {
-            Step::Unit => "loadr",
-            Step::Every(2) => "evensr",
-            _ => return None,
-        };
         let mut block = self.lane_range(conditions, at)?;
-        let place = Expr::from(pointer) + index.at(at.position);
-        let load = self.support(stem, memory, [place, Local::From.into(), Local::To.into()]);
-        block.push(Stmt::assign(Name::value(value), load));
+        let (from, to) = (|| Expr::from(Local::From), || Expr::from(Local::To));
+        let name = Name::value(value);
+        block.push(match index.step {
+            Step::Unit | Step::Every(2) => {
+                let stem = if index.step == Step::Unit {
+                    "loadr"
+                } else {
+                    "evensr"
+                };
+                let place = Expr::from(pointer) + index.at(at.position);
+                Stmt::assign(name, self.support(stem, memory, [place, from(), to()]))
+            }
+            // One element, which is read if any lane is.
+            Step::Uniform => {
+                let all = self.whole_load(pointer, memory, index, at)?;
+                let between = self.support("between", DType::Bool, [from(), to()]);
+                let chosen = self.support("sel", memory.compute(), [between, all, name.into()]);
+                Stmt::when(from().less(to()), Stmt::assign(name, chosen))
+            }
+            _ => return None,
+        });
         Some(match self.some_lanes(conditions, at) {
             Some(some) => Stmt::when(some, block).into(),
             None => block,

@@ -128,10 +128,17 @@ pub fn vector_matrix<T: Real, W: Weight<T>>(
     if k == 0 || n == 0 || !(rows || columns) {
         return false;
     }
-    let at = |i: usize| x.data[(x.start as isize + i as isize * x.col) as usize];
-    let x: Vec<T> = (0..k).map(at).collect();
+    let copied: Vec<T>;
+    let x = match x.col {
+        1 => &x.data[x.start..][..k],
+        step => {
+            let at = |i: usize| x.data[(x.start as isize + i as isize * step) as usize];
+            copied = (0..k).map(at).collect();
+            &copied
+        }
+    };
     if rows {
-        sum_of_rows(&x, &b.data[b.start..], b.row as usize, out);
+        sum_of_rows(x, &b.data[b.start..], b.row as usize, out);
     } else {
         let out = Shared::new(out);
         let (data, stride) = (&b.data[b.start..], b.col as usize);
@@ -140,9 +147,9 @@ pub fn vector_matrix<T: Real, W: Weight<T>>(
             let out = unsafe { out.part(range.clone()) };
             let column = |j: usize| &data[(range.start + j) * stride..][..k];
             if size_of::<T>() == 4 {
-                each_dot::<T, W, DOTS>(&x, column, out);
+                each_dot::<T, W, DOTS>(x, column, out);
             } else {
-                each_dot::<T, W, { DOTS / 2 }>(&x, column, out);
+                each_dot::<T, W, { DOTS / 2 }>(x, column, out);
             }
         });
     }

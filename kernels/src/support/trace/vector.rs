@@ -147,7 +147,9 @@ pub(super) fn statements(
                     let _ = writeln!(body, "  if (__builtin_expect({any}, 0)) {{");
                 }
                 Node::Close => body.push_str("  }\n"),
-                Node::Convert(a) if form.splits(*kind) != form.splits(arena.nodes[a as usize].0) => {
+                Node::Convert(a)
+                    if form.splits(*kind) != form.splits(arena.nodes[a as usize].0) =>
+                {
                     body.push_str(&resized(form, arena, id as u32, a, copy));
                 }
                 _ => {

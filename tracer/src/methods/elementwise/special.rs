@@ -175,11 +175,12 @@ fn inverse_erf(x: &Tensor) -> Tensor {
     let near = horner(&NEAR, &(&w - 2.5));
     let far = horner(&FAR, &(w.clamp_min(0.0).sqrt() - 3.0));
     let mut y = w.lt(5.0).where_cond(&near, &far) * &at;
+    let positive = x.gt(0.0);
+    let rest = positive.where_cond(&(1.0 - &x), &(1.0 + &x));
     for _ in 0..3 {
         // Near the ends the complement keeps the digits that the error function loses.
-        let off = x
-            .gt(0.0)
-            .where_cond(&((1.0 - &x) - y.erfc()), &(y.neg().erfc() - (1.0 + &x)));
+        let complement = positive.where_cond(&y, &-&y).erfc();
+        let off = positive.where_cond(&(&rest - &complement), &(&complement - &rest));
         let rate = (-y.square()).exp() * (2.0 / PI.sqrt());
         y = &y - off / rate;
     }

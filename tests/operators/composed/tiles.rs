@@ -1,0 +1,151 @@
+//! Transposed operands whose tiles end anywhere, and small rows that meet small rows.
+
+use crate::forms::*;
+use ferrotrace::DType::*;
+use ferrotrace::prelude::*;
+
+/// Rows and columns of one tile and of several, whole and with edges of one element and more.
+const SIZES: [[usize; 2]; 7] = [
+    [16, 16],
+    [17, 40],
+    [40, 17],
+    [66, 130],
+    [130, 65],
+    [257, 31],
+    [64, 63],
+];
+
+/// Of a matrix, the element at a row and a column of the transposed one.
+fn turned<'a>(values: &'a [f64], [rows, columns]: [usize; 2]) -> impl Iterator<Item = f64> + 'a {
+    (0..rows * columns).map(move |at| values[at % rows * columns + at / rows])
+}
+
+#[test]
+fn transposed_tiles() {
+    each(&ALL, true, |dtype| {
+        for size @ [rows, columns] in SIZES {
+            let x = whole(rows * columns, if dtype == Bool { 2 } else { 97 });
+            let (of, dims) = (dense(&[rows, columns], dtype, &x), [columns, rows]);
+            of.eval().unwrap();
+            let want: Vec<f64> = turned(&x, size).collect();
+            equal(&of.t().contiguous(), &dims, &want);
+            let small = of.narrow(0, 1, rows - 1).narrow(1, 1, columns - 1).t();
+            let inside = |at: &usize| at / rows > 0 && at % rows > 0;
+            let part = (0..want.len()).filter(inside).map(|at| want[at]);
+            let part: Vec<f64> = part.collect();
+            equal(&small.contiguous(), &[columns - 1, rows - 1], &part);
+            if dtype != Bool {
+                let lies = dense(&dims, dtype, &x);
+                lies.eval().unwrap();
+                let sum = of.t() + &lies;
+                let want: Vec<f64> = want.iter().zip(&x).map(|(a, b)| a + b).collect();
+                let fits = |v: &f64| dtype != I8 || *v < 128.0;
+                if want.iter().all(fits) {
+                    equal(&sum.contiguous(), &dims, &want);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn products_of_short_rows() {
+    each(&NUMBERS, false, |dtype| {
+        for [n, k, m] in [
+            [67, 5, 5],
+            [64, 8, 8],
+            [129, 8, 7],
+            [65, 6, 9],
+            [3, 7, 7],
+            [200, 7, 2],
+        ] {
+            let (x, w) = (whole(n * k, 4), whole(m * k, 3));
+            let want: Vec<f64> = (0..n * m)
+                .map(|at| {
+                    let (i, j) = (at / m, at % m);
+                    (0..k).map(|l| x[i * k + l] * w[j * k + l]).sum()
+                })
+                .collect();
+            for x in forms(&[n, k], dtype, &x) {
+                let w = dense(&[m, k], dtype, &w);
+                equal(&x.matmul(&w.t()), &[n, m], &want);
+                let relu: Vec<f64> = want.iter().map(|v| (v - 9.0).max(0.0)).collect();
+                if dtype != U8 {
+                    equal(&(x.matmul(&w.t()) - 9.0).relu(), &[n, m], &relu);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn sums_over_short_rows_of_pairs() {
+    each(&FLOATS, false, |dtype| {
+        for [n, k] in [[70, 5], [64, 6], [131, 8], [5, 7], [66, 9]] {
+            let (b, a) = (eighths(n * k), eighths(k * k));
+            let tolerance = match dtype {
+                F64 => 1e-12,
+                F32 => 1e-5,
+                F16 => 4e-3,
+                _ => 3e-2,
+            };
+            let scores = |i: usize, j: usize| (0..k).map(move |l| (i * k + l, j * k + l));
+            let each: Vec<Vec<f64>> = (0..n * k)
+                .map(|at| scores(at / k, at % k).map(|(i, j)| b[i] + a[j]).collect())
+                .collect();
+            let total = |row: &Vec<f64>| row.iter().map(|v| v.exp()).sum::<f64>();
+            let log: Vec<f64> = each.iter().map(|row| total(row).ln()).collect();
+            let share = |row: &Vec<f64>| {
+                let total = total(row);
+                row.iter()
+                    .map(move |v| v.exp() / total)
+                    .collect::<Vec<f64>>()
+            };
+            let shares: Vec<f64> = each.iter().flat_map(share).collect();
+            let largest = |row: &Vec<f64>| row.iter().fold(f64::MIN, |m, &v| m.max(v));
+            let largest: Vec<f64> = each.iter().map(largest).collect();
+            for b in forms(&[n, k], dtype, &b) {
+                let pairs = b.unsqueeze(1) + dense(&[k, k], dtype, &a);
+                near(&pairs.logsumexp(-1), &[n, k], &log, tolerance);
+                near(&pairs.softmax(-1), &[n, k, k], &shares, tolerance);
+                near(&pairs.max(-1), &[n, k], &largest, tolerance);
+            }
+        }
+    });
+}
+
+#[test]
+fn edges_around_edges() {
+    each(&ALL, false, |dtype| {
+        for [rows, columns] in [[5, 6], [33, 35], [7, 140]] {
+            let x = whole(rows * columns, if dtype == Bool { 2 } else { 50 });
+            let modes: [(PadMode, fn(isize, isize) -> isize); 3] = [
+                (PadMode::Replicate, |at, n| at.clamp(0, n - 1)),
+                (PadMode::Reflect, |at, n| {
+                    let at = at.abs();
+                    if at < n { at } else { 2 * (n - 1) - at }
+                }),
+                (PadMode::Circular, |at, n| at.rem_euclid(n)),
+            ];
+            for (mode, place) in modes {
+                let pads = [(2isize, 1isize), (1, 3)];
+                let (height, width) = (rows + 3, columns + 4);
+                let at = |i: usize, before: isize, n: usize| {
+                    place(i as isize - before, n as isize) as usize
+                };
+                let want: Vec<f64> = (0..height * width)
+                    .map(|p| {
+                        let (i, j) = (at(p / width, 2, rows), at(p % width, 1, columns));
+                        x[i * columns + j]
+                    })
+                    .collect();
+                for x in forms(&[rows, columns], dtype, &x) {
+                    let padded = x.pad_with(&pads, mode);
+                    equal(&padded, &[height, width], &want);
+                    let tests: Vec<f64> = want.iter().map(|&v| f64::from(v == 1.0)).collect();
+                    equal(&x.pad_with(&pads, mode).eq(1.0), &[height, width], &tests);
+                }
+            }
+        }
+    });
+}
