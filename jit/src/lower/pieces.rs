@@ -29,23 +29,27 @@ struct Part {
     bytes: u64,
 }
 
-/// Concatenations of which another one has several parts, along another dimension: edges of an image that are padded by
-/// what is next to them. Joined in one kernel, each part would choose among all parts of the first.
+/// Concatenations of which another one has more elements than there are, along another dimension: edges of an image that are
+/// padded by what is next to them. Joined in one kernel, each part would choose among all parts of the first.
 pub(super) fn joined_again(graph: &Graph) -> FxHashSet<ValueId> {
     let mut found = FxHashSet::default();
     let cat = |v: ValueId| graph.node(v).operator().and_then(Op::as_cat);
     let nodes = (0..graph.nodes().len()).map(|i| ValueId(i as u32));
     for (node, dim) in nodes.filter_map(|v| Some((v, cat(v)?.dim))) {
-        let mut met: SmallVec<[ValueId; 4]> = SmallVec::new();
+        let mut met: SmallVec<[(ValueId, usize); 4]> = SmallVec::new();
         for operand in graph.operands(node) {
             let base = base(graph, operand);
-            if cat(base).is_some_and(|inner| inner.dim != dim) {
-                match met.contains(&base) {
-                    true => _ = found.insert(base),
-                    false => met.push(base),
-                }
+            if cat(base).is_none_or(|inner| inner.dim == dim) {
+                continue;
+            }
+            let elements = graph.node(operand).shape.numel();
+            match met.iter_mut().find(|(of, _)| *of == base) {
+                Some((_, read)) => *read += elements,
+                None => met.push((base, elements)),
             }
         }
+        let again = |(of, read): &&(ValueId, usize)| *read > graph.node(*of).shape.numel();
+        found.extend(met.iter().filter(again).map(|(of, _)| *of));
     }
     found
 }

@@ -81,8 +81,7 @@ fn transpose(name: &str, ty: &str, scalar: &str, lanes: usize) -> Definition {
         16 => interleaved(&mut text, &vector, lanes),
         _ => exchanged(&mut text, &vector, lanes),
     };
-    for k in 0..lanes {
-        let row = &names[k];
+    for (k, row) in names.iter().enumerate() {
         let _ = writeln!(text, "  *({memory} *)(({scalar} *)q + {k} * to) = {row};");
     }
     text.push_str("}\n");

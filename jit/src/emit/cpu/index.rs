@@ -14,6 +14,43 @@ pub(super) struct Index {
     pub step: Step,
     /// By how many elements, where that is an argument.
     pub distance: Option<Name>,
+    /// How it moves between two positions at which quotients change, where it moves irregularly for no other reason.
+    pub run: Option<Run>,
+}
+
+/// Positions that follow one another, and at which no quotient of an index changes: rows of a tensor of which the index goes
+/// through the elements.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    /// The index there.
+    pub inside: Box<Index>,
+    remainders: Vec<Remainder>,
+}
+
+/// A remainder by which an index moves, in [`ir::Expr::Position`]: a run ends where it leaves 0..divisor.
+#[derive(Clone, Debug)]
+struct Remainder {
+    value: ir::Expr,
+    divisor: ir::Expr,
+    by: i64,
+}
+
+impl Run {
+    /// Whether so many positions are in one run.
+    pub fn holds(&self, position: &ir::Expr, count: &ir::Expr) -> Option<ir::Expr> {
+        let tests = self.remainders.iter().map(|remainder| {
+            let value = remainder.value.at(position);
+            let moved = match remainder.by.abs() {
+                1 => count.clone() - 1,
+                by => (count.clone() - 1) * by,
+            };
+            match remainder.by > 0 {
+                true => (value + moved).less(remainder.divisor.clone()),
+                false => (value - moved).at_least(0),
+            }
+        });
+        ir::Expr::all(tests)
+    }
 }
 
 /// How an index moves with the position along the vector axis.
@@ -40,6 +77,7 @@ impl Index {
             expr,
             step: Step::Unit,
             distance: None,
+            run: None,
         }
     }
 
@@ -82,11 +120,79 @@ impl Writer<'_> {
         }
         let base = self.row_part(&row, e.constant()).map(ir::Expr::from);
         let expr = ir::Expr::sum(base.into_iter().chain(inner));
-        Index {
+        let mut index = Index {
             expr: expr.unwrap_or(ir::Expr::Integer(0)),
             step,
             distance,
+            run: None,
+        };
+        if irregular && let Some(along) = vector {
+            index.run = self.run(e, &index, along);
         }
+        index
+    }
+
+    /// The runs of an index that moves irregularly, if they are longer than vectors and it moves by one, not or backwards in
+    /// them.
+    fn run(&mut self, e: &Expr, index: &Index, along: Var) -> Option<Run> {
+        let mut quotients = Vec::new();
+        let step = match self.moves_between(e, along, &mut quotients)? {
+            0 => Step::Uniform,
+            1 => Step::Unit,
+            -1 => Step::Back,
+            _ => return None,
+        };
+        let remainders = quotients.into_iter().map(|(of, divisor, by)| Remainder {
+            divisor: self.divided(&of, divisor).1.into(),
+            value: self.term(&Term::Mod(Box::new(of), divisor)),
+            by,
+        });
+        let remainders: Vec<Remainder> = remainders.collect();
+        let inside = Box::new(Index {
+            step,
+            ..index.clone()
+        });
+        (!remainders.is_empty()).then_some(Run { inside, remainders })
+    }
+
+    /// By how much an expression moves where no quotient in it changes. Adds what is divided, by how much, and how it moves.
+    fn moves_between(
+        &self,
+        e: &Expr,
+        along: Var,
+        quotients: &mut Vec<(Expr, i64, i64)>,
+    ) -> Option<i64> {
+        let moves = |term: &Term| match term {
+            Term::Value(v) => self.differ[*v as usize],
+            Term::Var(v) => *v == along,
+            _ => false,
+        };
+        let mut sum = 0i64;
+        for (term, c) in e.terms() {
+            if !Expr::from(term.clone()).any(&mut |term| moves(term)) {
+                continue;
+            }
+            let by = match term {
+                Term::Var(_) => 1,
+                Term::Div(of, divisor) | Term::Mod(of, divisor) => {
+                    let by = self.moves_between(of, along, quotients)?;
+                    if by.checked_abs()?.checked_mul(self.lanes as i64)? > *divisor {
+                        return None;
+                    }
+                    let known = |q: &(Expr, i64, i64)| q.0 == **of && q.1 == *divisor;
+                    if by != 0 && !quotients.iter().any(known) {
+                        quotients.push(((**of).clone(), *divisor, by));
+                    }
+                    match term {
+                        Term::Mod(..) => by,
+                        _ => 0,
+                    }
+                }
+                _ => return None,
+            };
+            sum = sum.checked_add(by.checked_mul(*c)?)?;
+        }
+        Some(sum)
     }
 
     fn scaled(&mut self, e: ir::Expr, by: i64) -> ir::Expr {
@@ -146,18 +252,16 @@ impl Writer<'_> {
                 };
                 ir::Expr::from(Name::value(*v)).element(lane)
             }
-            Term::Div(e, c) => {
-                let non_negative = e.is_non_negative(self.extents());
-                let (e, c) = (self.nested(e), self.param(*c));
-                match non_negative {
+            Term::Div(of, divisor) => {
+                let (e, c) = self.divided(of, *divisor);
+                match of.is_non_negative(self.extents()) {
                     true => e / c,
                     false => ir::Expr::call(Function::FloorDiv, [e, c.into()]),
                 }
             }
-            Term::Mod(e, c) => {
-                let non_negative = e.is_non_negative(self.extents());
-                let (e, c) = (self.nested(e), self.param(*c));
-                match non_negative {
+            Term::Mod(of, divisor) => {
+                let (e, c) = self.divided(of, *divisor);
+                match of.is_non_negative(self.extents()) {
                     true => e % c,
                     false => ir::Expr::call(Function::FloorMod, [e, c.into()]),
                 }
@@ -166,6 +270,18 @@ impl Writer<'_> {
             Term::Min(a, b) => self.nested(a).least(self.nested(b)),
             Term::Max(a, b) => self.nested(a).greatest(self.nested(b)),
         }
+    }
+
+    /// What is divided, and the argument by which. Quotient and remainder of the same numbers have the same names, so that
+    /// compilers divide once.
+    fn divided(&mut self, of: &Expr, divisor: i64) -> (ir::Expr, Name) {
+        let key = (of.clone(), divisor);
+        if let Some(known) = self.divided.get(&key) {
+            return known.clone();
+        }
+        let named = (self.nested(of), self.param(divisor));
+        self.divided.insert(key, named.clone());
+        named
     }
 
     /// An index with all of its parts.

@@ -81,6 +81,8 @@ pub(super) struct Writer<'a> {
     pub bases: u32,
     /// The names of the parts of indices that a row computes once.
     pub row_parts: FxHashMap<expr::Expr, Name>,
+    /// What is divided in indices, and the arguments by which.
+    pub divided: FxHashMap<(expr::Expr, i64), (Expr, Name)>,
     pub streams: Vec<(usize, ValueId, bool)>,
     pub scratch_rows: Vec<(Value, Name)>,
     pub block: usize,
@@ -236,6 +238,7 @@ fn planned<'a>(
         preamble: Block::new(),
         bases: 0,
         row_parts: FxHashMap::default(),
+        divided: FxHashMap::default(),
         streams: Vec::new(),
         scratch_rows: Vec::new(),
         block: 1,

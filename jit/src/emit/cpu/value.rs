@@ -199,7 +199,12 @@ impl Writer<'_> {
                     let ty = self.vector_type(memory);
                     out.push(Stmt::zeros(Name::value(value), ty, Extent::One));
                     let lanes = self.lane_load(value, (pointer, memory), &index, None, at);
-                    out.push(Stmt::Scope(lanes));
+                    out.push(match self.load_of_run(pointer, memory, &index, at) {
+                        Some((test, load)) => {
+                            Stmt::either(test, Stmt::assign(Name::value(value), load), lanes)
+                        }
+                        None => Stmt::Scope(lanes),
+                    });
                 }
             }
             return;
@@ -209,8 +214,13 @@ impl Writer<'_> {
         let part = self.part_load(value, (pointer, memory), &index, &mask, at);
         let lanes = part
             .unwrap_or_else(|| self.lane_load(value, (pointer, memory), &index, Some(&mask), at));
-        match (whole, self.all_lanes(&mask, at)) {
-            (Some(load), Some((test, uniform))) => {
+        let run = self.load_of_run(pointer, memory, &index, at);
+        match (whole, self.all_lanes(&mask, at), run) {
+            (None, Some((all, _)), Some((test, load))) => {
+                let load = Stmt::assign(Name::value(value), load);
+                out.push(Stmt::either(all.and(test), load, lanes));
+            }
+            (Some(load), Some((test, uniform)), _) => {
                 let otherwise = if uniform { Block::new() } else { lanes };
                 let all = Stmt::assign(Name::value(value), load);
                 out.push(Stmt::either(test, all, otherwise));
@@ -248,6 +258,20 @@ impl Writer<'_> {
             }
             _ => return None,
         })
+    }
+
+    /// A test that an irregular index is in one run of elements for all lanes, and the vector access to them.
+    fn load_of_run(
+        &self,
+        pointer: Name,
+        memory: DType,
+        index: &Index,
+        at: At<'_>,
+    ) -> Option<(Expr, Expr)> {
+        let run = index.run.as_ref()?;
+        let load = self.whole_load(pointer, memory, &run.inside, at)?;
+        let test = run.holds(at.position, &self.lane_count(at))?;
+        Some((test, load))
     }
 
     /// One vector access to the lanes for which all conditions hold, which are linear in the position.
