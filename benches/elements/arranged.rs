@@ -170,4 +170,41 @@ pub const CASES: &[Case] = &[
     ("softmax_of_39", &[Floats(&[10_000, 40])], |v| {
         v[0].narrow(1, 1, 39).softmax(1)
     }),
+    // Functions of one operand, and powers.
+    ("sines", &[Floats(&[200_000])], |v| v[0].sin()),
+    ("far_sines", &[Floats(&[200_000])], |v| (&v[0] * 1e5).sin()),
+    ("powers", &[Floats(&[200_000])], |v| v[0].abs().pow(1.7)),
+    // Transposed operands whose tiles have edges.
+    ("forty_columns_as_rows", &[Floats(&[1000, 40])], |v| {
+        v[0].t().contiguous()
+    }),
+    (
+        "bytes_as_columns",
+        &[Small(DType::U8, &[1000, 1000])],
+        |v| v[0].t().contiguous(),
+    ),
+    // Short rows that meet short rows.
+    (
+        "layer_of_eight",
+        &[Floats(&[10_000, 8]), Floats(&[8, 8])],
+        |v| v[0].linear(&v[1], None).relu(),
+    ),
+    (
+        "logsumexp_of_pairs",
+        &[Floats(&[1001, 6]), Floats(&[6, 6])],
+        |v| (v[0].unsqueeze(1) + &v[1]).logsumexp(-1),
+    ),
+    // Edges of images, and parts of rows of another length.
+    ("replicated_edges", &[Floats(&[4, 16, 33, 35])], |v| {
+        v[0].pad_with(&[(0, 0), (0, 0), (1, 1), (1, 1)], PadMode::Replicate)
+    }),
+    ("part_of_reshaped_rows", &[Floats(&[300, 256])], |v| {
+        let part = v[0].diff(1, 1).reshape(&[150, 510]).t().narrow(0, 3, 505);
+        part * 2.0
+    }),
+    (
+        "dot_product",
+        &[Floats(&[100_000]), Floats(&[100_000])],
+        |v| v[0].dot(&v[1]),
+    ),
 ];

@@ -137,6 +137,19 @@ CASES = {
     "padded_numbers": ([floats(500_000)], lambda x: torch.nn.functional.pad(x, (3, 5), value=0.5).relu()),
     "thirteen_columns": ([floats(10_000, 40)], lambda x: x[:, 1:14].relu()),
     "softmax_of_39": ([floats(10_000, 40)], lambda x: x[:, 1:40].softmax(1)),
+    "sines": ([floats(200_000)], lambda x: x.sin()),
+    "far_sines": ([floats(200_000)], lambda x: (x * 1e5).sin()),
+    "powers": ([floats(200_000)], lambda x: x.abs() ** 1.7),
+    "forty_columns_as_rows": ([floats(1000, 40)], lambda x: x.t().contiguous()),
+    "bytes_as_columns": ([many_bytes()[:1000, :1000].contiguous()], lambda x: x.t().contiguous()),
+    "layer_of_eight": ([floats(10_000, 8), floats(8, 8)], lambda x, w: torch.nn.functional.linear(x, w).relu()),
+    "logsumexp_of_pairs": ([floats(1001, 6), floats(6, 6)], lambda b, a: (b.unsqueeze(1) + a).logsumexp(-1)),
+    "replicated_edges": (
+        [floats(4, 16, 33, 35)],
+        lambda x: torch.nn.functional.pad(x, (1, 1, 1, 1), mode="replicate"),
+    ),
+    "part_of_reshaped_rows": ([floats(300, 256)], lambda x: x.diff(1, dim=1).reshape(150, 510).t()[3:508] * 2),
+    "dot_product": ([floats(100_000), floats(100_000)], lambda a, b: a @ b),
 }
 
 for name, (inputs, program) in CASES.items():

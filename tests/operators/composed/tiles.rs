@@ -149,3 +149,37 @@ fn edges_around_edges() {
         }
     });
 }
+
+/// Elements of rows whose ends lie in vectors of another tensor's rows: forwards, backwards, and under conditions.
+#[test]
+fn parts_of_reshaped_rows() {
+    each(&NUMBERS, false, |dtype| {
+        for [rows, columns, start] in [[30, 255, 3], [6, 37, 1], [10, 64, 5], [4, 1000, 999]] {
+            let x = whole(rows * columns, 60);
+            let n = 2 * columns - start;
+            let flat = |i: usize, at: usize| x[i * 2 * columns + at];
+            for x in forms(&[rows, columns], dtype, &x) {
+                let half = rows / 2;
+                let wide = (&x + 1.0).reshape(&[half, 2 * columns]);
+                let part = wide.narrow(1, start as isize, n) * 2.0;
+                let of = |f: &dyn Fn(usize, usize) -> f64| -> Vec<f64> {
+                    (0..half * n).map(|p| f(p / n, p % n)).collect()
+                };
+                let value = |i: usize, j: usize| 2.0 * (flat(i, start + j) + 1.0);
+                equal(&part, &[half, n], &of(&value));
+                let back = part.flip(1) + 1.0;
+                equal(&back, &[half, n], &of(&|i, j| value(i, n - 1 - j) + 1.0));
+                let rolled = part.roll(2, 1) + 1.0;
+                let around = |i: usize, j: usize| value(i, (j + n - 2) % n) + 1.0;
+                equal(&rolled, &[half, n], &of(&around));
+                let padded = part.pad(&[(0, 0), (1, 2)], 7.0) - 1.0;
+                let inside = |i: usize, j: usize| match (1..=n).contains(&j) {
+                    true => value(i, j - 1) - 1.0,
+                    false => 6.0,
+                };
+                let all = (0..half * (n + 3)).map(|p| inside(p / (n + 3), p % (n + 3)));
+                equal(&padded, &[half, n + 3], &all.collect::<Vec<f64>>());
+            }
+        }
+    });
+}
