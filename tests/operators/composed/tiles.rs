@@ -30,7 +30,7 @@ fn transposed_tiles() {
             let want: Vec<f64> = turned(&x, size).collect();
             equal(&of.t().contiguous(), &dims, &want);
             let small = of.narrow(0, 1, rows - 1).narrow(1, 1, columns - 1).t();
-            let inside = |at: &usize| at / rows > 0 && at % rows > 0;
+            let inside = |at: &usize| at / rows > 0 && !at.is_multiple_of(rows);
             let part = (0..want.len()).filter(inside).map(|at| want[at]);
             let part: Vec<f64> = part.collect();
             equal(&small.contiguous(), &[columns - 1, rows - 1], &part);
@@ -114,12 +114,15 @@ fn sums_over_short_rows_of_pairs() {
     });
 }
 
+/// Of a position, which may lie outside of so many elements, that of the element that stands there.
+type Place = fn(isize, isize) -> isize;
+
 #[test]
 fn edges_around_edges() {
     each(&ALL, false, |dtype| {
         for [rows, columns] in [[5, 6], [33, 35], [7, 140]] {
             let x = whole(rows * columns, if dtype == Bool { 2 } else { 50 });
-            let modes: [(PadMode, fn(isize, isize) -> isize); 3] = [
+            let modes: [(PadMode, Place); 3] = [
                 (PadMode::Replicate, |at, n| at.clamp(0, n - 1)),
                 (PadMode::Reflect, |at, n| {
                     let at = at.abs();

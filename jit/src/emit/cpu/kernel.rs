@@ -180,23 +180,14 @@ fn planned<'a>(
     stored: &FxHashSet<ValueId>,
     policy: &Policy,
 ) -> (Writer<'a>, Vec<usize>) {
-    let Walked {
-        node,
-        outer,
-        split,
-        ordered,
-        ..
-    } = walked;
-    let (outer, split, ordered) = (*outer, *split, *ordered);
+    let node = &walked.node;
+    let (outer, split, ordered) = (walked.outer, walked.split, walked.ordered);
     let needed: Vec<usize> = (0..node.stores.len())
         .filter(|&s| stored.contains(&node.stores[s].node))
         .collect();
     let stages = stages(node, &needed);
-    let vector = if outer {
-        node.iter.len()
-    } else {
-        node.iter.len() + node.red.len()
-    };
+    let columns = if outer { 0 } else { node.red.len() };
+    let vector = node.iter.len() + columns;
     let along = Var(vector as u32 - 1);
     let differ = differ(node, along);
     let lanes = lanes(node, &stages, (&differ, along), policy.target.vector);
