@@ -30,7 +30,7 @@ struct Part {
 }
 
 /// Concatenations of which another one has more elements than there are, along another dimension: edges of an image that are
-/// padded by what is next to them. Joined in one kernel, each part would choose among all parts of the first.
+/// padded by what is next to them. Joined in one kernel of the CPU, each part would choose among all parts of the first.
 pub(super) fn joined_again(graph: &Graph) -> FxHashSet<ValueId> {
     let mut found = FxHashSet::default();
     let cat = |v: ValueId| graph.node(v).operator().and_then(Op::as_cat);

@@ -320,7 +320,10 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
         false => Vec::new(),
     };
     let summed = expanded::reduced_shortly(graph, &users, policy);
-    let joined_again = pieces::joined_again(graph);
+    let joined_again = match policy.target.library.is_complete() {
+        true => pieces::joined_again(graph),
+        false => FxHashSet::default(),
+    };
     let mut costs = vec![Cost::default(); n];
     for i in 0..n {
         let id = ValueId(i as u32);
