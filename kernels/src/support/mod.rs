@@ -133,7 +133,7 @@ impl Entry {
 }
 
 /// Under which condition vectors of so many elements of 64 bits fit one register, `"0"` if under none; None if always.
-fn fills_registers(lanes: usize) -> Option<&'static str> {
+fn register_guard(lanes: usize) -> Option<&'static str> {
     match lanes * 8 {
         32 => Some("defined(FT_AVX512) || defined(FT_AVX2)"),
         64 => Some("defined(FT_AVX512)"),
@@ -152,7 +152,7 @@ fn halved(
     args: &[(&str, &str)],
     whole: Definition,
 ) -> Definition {
-    let Some(guard) = fills_registers(lanes) else {
+    let Some(guard) = register_guard(lanes) else {
         return whole;
     };
     let half = lanes / 2;

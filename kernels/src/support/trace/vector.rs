@@ -1,6 +1,6 @@
 //! A recording as vector C, in which a value that is used once stands where it is used.
 
-use super::super::{Definition, Need, fills_registers, halved, need};
+use super::super::{Definition, Need, halved, need, register_guard};
 use super::{Arena, Kind, Node};
 use std::fmt::Write;
 
@@ -305,7 +305,7 @@ fn tables(arena: &Arena) -> String {
 pub(super) fn print(name: &str, lanes: usize, arena: &Arena, result: u32) -> Definition {
     let form = |halves| Form { lanes, halves };
     let mut whole = definition(name, form(false), arena, result);
-    let guard = fills_registers(lanes);
+    let guard = register_guard(lanes);
     match guard {
         Some(guard) if is_mixed(arena, result) => {
             let halves = definition(name, form(true), arena, result);
