@@ -75,9 +75,9 @@ thresholds! {
     unroll: usize = 8, "elements", "TorchInductor's default";
     /// A loop of at most so many turns beside a longer one is written out on the CPU, and lanes run along the longer one.
     unrolled: usize = 16, "turns", "`short axes` in benches/RESULTS.md";
-    /// Several loops of at most so many turns together beside one of many turns are, too.
+    /// Several short loops of at most so many turns together beside a loop of many turns are written out on the CPU, too.
     unrolled_together: usize = 64, "turns", "`layer_of_eight` in benches/RESULTS.md";
-    /// Unless that makes more values.
+    /// Loops are not written out where that makes more values.
     unrolled_values: usize = 400, "values", "a bound on compile time";
     /// Reductions over windows of fewer elements do, where rows share what they read.
     window: usize = 10, "elements", "an estimate";

@@ -91,7 +91,8 @@ fn transpose(name: &str, ty: &str, scalar: &str, lanes: usize) -> Definition {
     }
 }
 
-/// `name(p, stride, q, to, n, m)`: the same of `m` vectors of `n` elements: it reads no others, and stores whole vectors.
+/// `name(p, stride, q, to, n, m)` transposes the first `n` elements of the rows `p + k·stride`, k < `m`, and stores W whole vectors
+/// at `q + i·to`; strides are in elements. It reads no other element.
 fn transpose_edge(name: &str, ty: &str, scalar: &str, lanes: usize) -> Definition {
     let load = need(&format!("ft_loadn_{ty}"), lanes);
     let whole = need(&format!("ft_transpose_{ty}"), lanes);

@@ -18,8 +18,8 @@ pub(super) struct Index {
     pub run: Option<Run>,
 }
 
-/// Positions that follow one another, and at which no quotient of an index changes: rows of a tensor of which the index goes
-/// through the elements.
+/// An index between two changes of its quotients. A tensor that is reshaped and read in part has such an index: it goes through
+/// the elements of one row until a quotient changes, then through those of another.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     /// The index there.
@@ -32,7 +32,8 @@ pub(super) struct Run {
 struct Remainder {
     value: ir::Expr,
     divisor: ir::Expr,
-    by: i64,
+    /// Whether it grows by one from lane to lane, or falls by one.
+    grows: bool,
 }
 
 impl Run {
@@ -40,11 +41,8 @@ impl Run {
     pub fn holds(&self, position: &ir::Expr, count: &ir::Expr) -> Option<ir::Expr> {
         let tests = self.remainders.iter().map(|remainder| {
             let value = remainder.value.at(position);
-            let moved = match remainder.by.abs() {
-                1 => count.clone() - 1,
-                by => (count.clone() - 1) * by,
-            };
-            match remainder.by > 0 {
+            let moved = count.clone() - 1;
+            match remainder.grows {
                 true => (value + moved).less(remainder.divisor.clone()),
                 false => (value - moved).at_least(0),
             }
@@ -145,7 +143,7 @@ impl Writer<'_> {
         let remainders = quotients.into_iter().map(|(of, divisor, by)| Remainder {
             divisor: self.divided(&of, divisor).1.into(),
             value: self.term(&Term::Mod(Box::new(of), divisor)),
-            by,
+            grows: by > 0,
         });
         let remainders: Vec<Remainder> = remainders.collect();
         let inside = Box::new(Index {
@@ -176,7 +174,9 @@ impl Writer<'_> {
                 Term::Var(_) => 1,
                 Term::Div(of, divisor) | Term::Mod(of, divisor) => {
                     let by = self.moves_between(of, along, quotients)?;
-                    if by.checked_abs()?.checked_mul(self.lanes as i64)? > *divisor {
+                    // Larger moves would stand in the text of a kernel, which holds no size.
+                    let longer = self.lanes as i64 <= *divisor;
+                    if by != 0 && !(longer && matches!(by, 1 | -1)) {
                         return None;
                     }
                     let known = |q: &(Expr, i64, i64)| q.0 == **of && q.1 == *divisor;

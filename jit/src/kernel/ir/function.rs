@@ -19,8 +19,8 @@ pub enum Function {
     /// A matrix of vectors transposed on its way from one place to another: (from, distance, to, distance). Elements have so
     /// many bytes.
     Transpose(u16, u16),
-    /// The same at an edge, with how many elements of a vector and how many vectors may be read behind the first four
-    /// arguments; vectors are written whole.
+    /// A matrix of vectors transposed at the edge of a tile: (from, distance, to, distance, elements, vectors). It reads so many
+    /// elements of each of so many vectors, and writes whole vectors. Elements have so many bytes.
     TransposeEdge(u16, u16),
     /// Whether any lane of a mask is set.
     Any(u16),
