@@ -2,6 +2,7 @@
 
 mod alike;
 pub(crate) mod attention;
+mod biased;
 mod cost;
 mod expand;
 mod expanded;
@@ -35,6 +36,7 @@ use layout::Order;
 use rustc_hash::FxHashSet;
 
 pub use attention::{Attention, Matrices};
+pub(crate) use biased::takes_bias;
 
 pub use pieces::{Piece, Pieces};
 pub use realize::{Realized, realize};
@@ -97,6 +99,8 @@ pub struct Lowering {
     pub pieces: Pieces,
     /// Values that kernels of their own compute (scheduler L-08).
     pub apart: FxHashSet<ValueId>,
+    /// Products with their biases that a device's library computes: no kernel does so again.
+    pub biased: FxHashSet<ValueId>,
     /// Products with softmaxes of them that are no attention, with the reason.
     pub refusals: Vec<(ValueId, ValueId, Refusal)>,
 }
@@ -163,6 +167,7 @@ pub fn lower(graph: &Graph, policy: &Policy) -> Result<Lowering> {
     let outputs: Vec<_> = graph.outputs().iter().map(window).collect();
     Ok(Lowering {
         apart: realized.apart,
+        biased: realized.biased,
         steps: live::live(steps, &outputs),
         outputs,
         sites,

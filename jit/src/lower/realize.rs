@@ -8,7 +8,7 @@ use super::lifetime::LastUse;
 use super::pieces::{self, Piece, Pieces};
 use super::update::{self, Write};
 use super::windowed::{self, reduced_count, windowed};
-use super::{MOST_READ, narrow, realigned, scan, scatter};
+use super::{MOST_READ, biased, narrow, realigned, scan, scatter};
 use crate::bisect::may_fuse;
 use crate::body::Source;
 use crate::graph::{Graph, Node, NodeOp};
@@ -31,6 +31,8 @@ pub struct Realized {
     inline_reduction: Vec<bool>,
     /// Values that a kernel of its own computes.
     pub(super) apart: FxHashSet<ValueId>,
+    /// Products with their biases that a device's library computes.
+    pub(super) biased: FxHashSet<ValueId>,
     /// Values not stored row-major.
     orders: FxHashMap<ValueId, Order>,
     pub(super) pieces: Pieces,
@@ -291,6 +293,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
         call: vec![false; n],
         inline_reduction: vec![false; n],
         apart: FxHashSet::default(),
+        biased: FxHashSet::default(),
         orders: FxHashMap::default(),
         pieces: Pieces::default(),
         writes: FxHashMap::default(),
@@ -538,6 +541,13 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             need_memory(graph, &mut realized, &mut costs, id);
             // A view of what is stored now is read where it lies.
             costs[i] = Cost::STORED;
+        }
+        if !policy.target.library.is_complete()
+            && let Some(bias) = biased::bias_of(graph, &users, id)
+        {
+            need_memory(graph, &mut realized, &mut costs, bias);
+            store(&mut realized, &mut costs, id);
+            realized.biased.insert(id);
         }
         let computed = !op.is_view() && graph.operands(id).next().is_some();
         if output[i] || (computed && !realized.is_stored(id) && !may_fuse()) {

@@ -56,6 +56,7 @@ impl Fusion<'_> {
             || self.policy.choice.stores(value)
             || self.policy.given_up.stores(value)
             || apart(&value)
+            || lowering.biased.contains(&value)
             || kernel.updates()
             || !kernel.stores.iter().any(others)
         {

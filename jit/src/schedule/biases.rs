@@ -1,15 +1,17 @@
 //! Biases of products and convolutions whose sums are wanted as computed, where a device's library does not compute all
 //! that follows: it adds the bias before it rounds, and the kernel reads the result.
 
-use super::epilogue::{reference, takes_bias};
+use super::epilogue::reference;
 use super::{Epilogue, FusedNode, Fusion, Product, moved, roots};
 use crate::bisect::may_fuse;
 use crate::body::{Body, BodyOp, Source, Value};
 use crate::expr::Expr;
 use crate::graph::{Graph, Rounding};
-use crate::lower::Lowering;
+use crate::lower::{Lowered, Lowering, takes_bias};
 use ferrotrace_kernels::{BinaryOp, ValueId};
 use ferrotrace_runtime::Activation;
+use petgraph::Direction::Incoming;
+use petgraph::algo::has_path_connecting;
 use petgraph::stable_graph::NodeIndex;
 use std::sync::Arc;
 
@@ -41,10 +43,14 @@ impl Fusion<'_> {
             }
             let split = self.graph[reader]
                 .as_ref()
-                .and_then(|kernel| self.split(graph, kernel, product));
+                .and_then(|kernel| self.split(graph, lowering, kernel, product));
             let Some((head, tail)) = split.filter(|_| may_fuse()) else {
                 continue;
             };
+            let bias = head.product.and_then(|product| product.epilogue?.bias);
+            if !self.follows(lowering, (call, reader), bias) {
+                continue;
+            }
             if tail.stores.is_empty() {
                 self.join(call, reader, head);
                 continue;
@@ -56,16 +62,44 @@ impl Fusion<'_> {
         }
     }
 
+    /// Makes a product run after what computes the bias that its reader reads. `false`, and nothing done, where the bias follows
+    /// from the product.
+    fn follows(
+        &mut self,
+        lowering: &Lowering,
+        (call, reader): (NodeIndex, NodeIndex),
+        bias: Option<Source>,
+    ) -> bool {
+        let Some(Source::Node(bias)) = bias else {
+            return true;
+        };
+        let computes = |at: &NodeIndex| match (&self.graph[*at], &lowering.steps[at.index()]) {
+            (Some(kernel), _) => kernel.store(bias).is_some(),
+            (None, Lowered::Call(of)) => of.node == bias,
+            (None, _) => false,
+        };
+        let mut before = self.graph.neighbors_directed(reader, Incoming);
+        let Some(from) = before.find(computes) else {
+            return false;
+        };
+        let follows = from != call && !has_path_connecting(&self.graph, call, from, None);
+        if follows {
+            self.graph.update_edge(from, call, ());
+        }
+        follows
+    }
+
     /// The product with its bias, and the kernel without it, which stores nothing if the bias was all.
     fn split(
         &self,
         graph: &Graph,
+        lowering: &Lowering,
         kernel: &FusedNode,
         product: Product,
     ) -> Option<(FusedNode, FusedNode)> {
         let node = graph.node(product.node);
         let result = result_of(graph, product.node)?;
-        let sum = sum_of(graph, kernel, product.node)?;
+        let sum = sum_of(graph, lowering, kernel, product.node)?;
         let stored = kernel.store(result);
         if stored.is_some_and(|store| store.index != sum.index) {
             return None;
@@ -140,7 +174,12 @@ fn result_of(graph: &Graph, product: ValueId) -> Option<ValueId> {
 }
 
 /// Where a kernel adds a bias, one number for each column, to the product.
-fn sum_of(graph: &Graph, kernel: &FusedNode, product: ValueId) -> Option<Sum> {
+fn sum_of(
+    graph: &Graph,
+    lowering: &Lowering,
+    kernel: &FusedNode,
+    product: ValueId,
+) -> Option<Sum> {
     let (body, extents) = (&kernel.body, kernel.extents());
     let own = Source::Node(product);
     let mut loads = (0..body.values().len() as Value)
@@ -163,7 +202,7 @@ fn sum_of(graph: &Graph, kernel: &FusedNode, product: ValueId) -> Option<Sum> {
         return None;
     };
     let BodyOp::Load {
-        source: bias @ Source::Input(n),
+        source: bias,
         dtype,
         index: at,
         mask: None,
@@ -173,7 +212,10 @@ fn sum_of(graph: &Graph, kernel: &FusedNode, product: ValueId) -> Option<Sum> {
     };
     let node = graph.node(product);
     let columns = *node.shape.last()?;
-    let dense = graph.inputs()[*n as usize].layout.is_contiguous();
+    let dense = match bias {
+        Source::Input(n) => graph.inputs()[*n as usize].layout.is_contiguous(),
+        Source::Node(v) => !lowering.pieces.contains_key(v),
+    };
     let same = *at == index.modulo(columns as i64, extents.as_slice()) && *dtype == node.dtype;
     (dense && same && node.shape.rank() >= 2 && node.shape.numel() > 0).then(|| Sum {
         value,
@@ -203,14 +245,21 @@ mod tests {
              %4: bf16[64, {columns}] = silu(%3){exact}
              return {results}"
         );
+        steps_of(&text, &Policy::default())
+    }
+
+    fn device() -> Policy {
+        Policy::from(Target::cuda(90, 132, 227 << 10))
+    }
+
+    fn steps_of(text: &str, policy: &Policy) -> Steps {
         let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
         // A device's library adds biases to products of half precision.
-        let device = Policy::from(Target::cuda(90, 132, 227 << 10));
-        let graph = simplify_for(&graph, &device).unwrap_or_else(|e| panic!("{e}"));
-        let policy = Policy::default();
-        let lowering = lower(&graph, &policy).unwrap_or_else(|e| panic!("{e}"));
-        let mut fusion = Fusion::new(&graph, &lowering, &policy);
+        let graph = simplify_for(&graph, &device()).unwrap_or_else(|e| panic!("{e}"));
+        let lowering = lower(&graph, policy).unwrap_or_else(|e| panic!("{e}"));
+        let mut fusion = Fusion::new(&graph, &lowering, policy);
         while fusion.round() {}
+        fusion.compute_again(&lowering);
         fusion.take_up_epilogues(&graph, &lowering);
         fusion.take_up_biases(&graph, &lowering);
         let schedule = fusion.finish(&lowering);
@@ -240,6 +289,32 @@ mod tests {
                 assert_ne!(head, tail);
             }
         }
+    }
+
+    /// A layer in training: its bias is a parameter rounded to half precision, and its sum is read again by the gradient.
+    #[test]
+    fn sums_with_computed_biases_are_stored_once() {
+        let text = "%0: bf16[64, 32] = input 0 [32, 1]
+             %1: bf16[48, 32] = input 1 [32, 1]
+             %2: f32[48] = input 2 [1]
+             %3: bf16[48, 48] = input 3 [48, 1]
+             %4: bf16[48] = to_dtype(%2)
+             %5: bf16[64, 48] = linear(%0, %1, %4) {bias: true}
+             %6: bf16[64, 48] = silu(%5)
+             %7: bf16[64, 48] = matmul(%6, %3)
+             %8: bf16[64, 48] = mul(%7, %5)
+             return %8";
+        let steps = steps_of(text, &device());
+        let [rounded, sum, function, last] = &steps[..] else {
+            panic!("{steps:?}");
+        };
+        let Some(Source::Node(bias)) = sum.0.and_then(|epilogue| epilogue.bias) else {
+            panic!("{steps:?}");
+        };
+        assert_eq!(rounded.1, [bias.0]);
+        let stored = Source::Node(ValueId(sum.1[0]));
+        assert_eq!((sum.1.len(), &function.2[..]), (1, &[stored][..]));
+        assert!(last.2.contains(&stored), "{steps:?}");
     }
 
     #[test]

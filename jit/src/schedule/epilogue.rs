@@ -8,12 +8,12 @@
 use super::{FusedNode, Fusion, Product};
 use crate::bisect::may_fuse;
 use crate::body::{BodyOp, Number, Source, Value};
-use crate::graph::{Graph, Node};
-use crate::lower::{Lowered, Lowering, lower};
+use crate::graph::Graph;
+use crate::lower::{Lowered, Lowering, lower, takes_bias};
 use crate::policy::Policy;
 use crate::simplify::simplify;
 use ferrotrace_kernels::{BinaryOp, Op, OpBuilderExt, Operand, ValueId};
-use ferrotrace_runtime::{Activation, DType, Device, Layout, Result, Shape, adds_bias};
+use ferrotrace_runtime::{Activation, DType, Device, Layout, Result, Shape};
 
 /// What a library does with each element of a product before it stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,13 +108,6 @@ fn epilogue(
             (bias.is_some() || activation != Activation::None)
                 .then_some(Epilogue { bias, activation })
         })
-}
-
-/// Whether a library adds a bias for each column to a product or convolution before it rounds. Where it does not, a kernel reads
-/// the sums as they were computed.
-pub(super) fn takes_bias(node: &Node) -> bool {
-    let columns = node.shape.last().copied().unwrap_or(0);
-    !node.is(Op::is_matmul) || adds_bias(node.dtype, columns)
 }
 
 /// The loops of what the library computes, of a product (input 0) and a bias (input 1).
