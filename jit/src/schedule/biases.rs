@@ -174,12 +174,7 @@ fn result_of(graph: &Graph, product: ValueId) -> Option<ValueId> {
 }
 
 /// Where a kernel adds a bias, one number for each column, to the product.
-fn sum_of(
-    graph: &Graph,
-    lowering: &Lowering,
-    kernel: &FusedNode,
-    product: ValueId,
-) -> Option<Sum> {
+fn sum_of(graph: &Graph, lowering: &Lowering, kernel: &FusedNode, product: ValueId) -> Option<Sum> {
     let (body, extents) = (&kernel.body, kernel.extents());
     let own = Source::Node(product);
     let mut loads = (0..body.values().len() as Value)

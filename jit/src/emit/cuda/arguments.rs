@@ -3,8 +3,9 @@
 use super::index::{Among, fits_32_bits};
 use super::kernel::Writer;
 use super::name::Param;
-use crate::body::{BodyOp, Source, Value};
+use crate::body::{BodyOp, MaskId, Source, Value};
 use crate::emit::{Pointer, update};
+use crate::expr::Term;
 use crate::kernel::ir::{
     Access, Arguments, Block, Body, Expr, Kernel, Launch, Local, PointerType, Role, Stmt, Type,
     ValueType, verify,
@@ -99,7 +100,8 @@ impl Writer<'_> {
                     BodyOp::Load { source, .. } => self.index_among(e, Among::Loads(source)),
                     _ => self.index(e),
                 };
-                if loads && mask.is_none() && printed.unit && self.shape.lanes > 1 {
+                let whole = mask.is_none_or(|mask| self.is_of_chunks(mask));
+                if loads && whole && printed.unit && self.shape.lanes > 1 {
                     self.whole.insert(v);
                 }
                 self.indices.insert(v, printed);
@@ -126,6 +128,19 @@ impl Writer<'_> {
             let printed = self.index(self.node.place(&self.node.stores[s]));
             self.store_indices.insert(s, printed);
         }
+    }
+
+    /// Whether a mask's conditions hold for all elements of a chunk or for none, and follow from its place alone. A product's
+    /// template loads elements by itself.
+    fn is_of_chunks(&self, mask: MaskId) -> bool {
+        let vector = self.vector_var();
+        let moves = |term: &Term| match term {
+            Term::Var(v) => *v == vector,
+            Term::Value(_) => true,
+            _ => false,
+        };
+        let mut conditions = self.node.body.mask(mask).iter();
+        self.given.is_none() && !self.gives && !conditions.any(|e| e.any(&mut |t| moves(t)))
     }
 
     /// Whether all index arithmetic keeps to 32 bits.

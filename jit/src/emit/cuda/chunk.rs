@@ -148,11 +148,20 @@ impl Writer<'_> {
         [Local::Count].into_iter().chain(head).map(Expr::from)
     }
 
-    /// Loads the elements of a chunk.
+    /// Loads the elements of a chunk, zeros where its mask says no.
     fn load_elements(&self, to: Expr, v: Value, source: Source, cached: Cached) -> Stmt {
         let index = self.indices[&v].at(Position::Chunk);
         let place = Expr::from(self.pointer(source)) + index;
-        let arguments = [to, place].into_iter().chain(self.span());
+        let mut span: Vec<Expr> = self.span().collect();
+        if let BodyOp::Load { mask: Some(m), .. } = self.node.body.value(v).op {
+            let conditions = self.masks[&m].iter();
+            let holds = Expr::all(conditions.map(|c| c.at(Position::Chunk).at_least(0)));
+            span[0] = match holds {
+                Some(holds) => holds.choose(span[0].clone(), 0),
+                None => span[0].clone(),
+            };
+        }
+        let arguments = [to, place].into_iter().chain(span);
         Stmt::Call(Expr::call(Function::LoadChunk(cached), arguments))
     }
 

@@ -1,7 +1,6 @@
 //! The sums of rows side by side, of a piece of their columns.
 
 use super::super::kernel::Writer;
-use super::super::loops::writes;
 use super::super::shape::Form;
 use super::Reduction;
 use crate::kernel::ir::{
@@ -45,7 +44,12 @@ impl Writer<'_> {
                     .each(Stmt::assign(element(), next)),
             ]);
             self.put_lane(&mut each, r, element());
-            out.push(Stmt::when(writes(form), self.each_element(1, each)));
+            // A group of threads for each row of a chunk.
+            let lanes = Loop::over(Local::Lane, OnDevice::Group, self.shape.lanes as i64)
+                .of_type(ValueType::Scalar(DType::I32))
+                .along(Axis::Lane)
+                .by(groups as usize);
+            out.push(Stmt::when(OnDevice::Live.into(), lanes.each(each)));
         }
     }
 }

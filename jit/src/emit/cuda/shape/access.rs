@@ -108,6 +108,8 @@ fn lanes_along(
     let (least, most) = (*sizes.iter().min()?, *sizes.iter().max()?);
     let wide = |v: &Value| match &node.body.value(*v).op {
         BodyOp::Random { .. } | BodyOp::Check { .. } => true,
+        // A position is computed of 32 bits for each element, and takes no register of a chunk.
+        BodyOp::Index(_) => false,
         _ => node.body.value(*v).dtype.size() == 8,
     };
     let limit = if in_loop.iter().any(wide) { 4 } else { 8 };

@@ -87,7 +87,7 @@ pub(super) const SPLIT_BLOCKS: usize = 1024;
 pub(super) const PIECE: usize = 4096;
 /// Fewest columns of a piece for each of its threads, where columns are strided.
 pub(super) const PIECE_COLUMNS: usize = 8;
-/// Most pieces of a row that a warp combines.
-pub(super) const WARP_PIECES: usize = 64;
+/// Most pieces of a row that a warp combines, where rows are few and where warps of [`FULL`] rows or more work at once.
+pub(super) const WARP_PIECES: [usize; 2] = [64, 256];
 /// Threads of a block that combines pieces.
 pub(super) const FINISH_THREADS: u32 = 256;

@@ -221,11 +221,8 @@ impl Work<'_> {
         let pieces = self.chunks.div_ceil(per);
         shape.split = Some((per, pieces));
         shape.blocks *= pieces;
-        shape.finish_per_row = if pieces <= WARP_PIECES {
-            32
-        } else {
-            FINISH_THREADS
-        };
+        let most = WARP_PIECES[usize::from(self.rows >= FULL)];
+        shape.finish_per_row = if pieces <= most { 32 } else { FINISH_THREADS };
         shape.finish_threads = FINISH_THREADS;
         let at_once = FINISH_THREADS / shape.finish_per_row;
         shape.finish_blocks = self.rows.div_ceil(at_once as usize);
