@@ -225,7 +225,10 @@ fn record_value(
         kind,
         location,
         trace,
-        place: if trace == 0 { 0 } else { trace::next_place() },
+        place: match trace {
+            0 => trace::next_own_place(),
+            _ => trace::next_place(),
+        },
         is_argument: false,
         traced: traced && trace != 0,
     };

@@ -29,6 +29,8 @@ static ACTIVE: RwLock<Vec<Arc<Trace>>> = RwLock::new(Vec::new());
 thread_local! {
     /// The trace that this thread records; 0 for none.
     static CURRENT: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    /// The number of the next operation outside of traces.
+    static OWN_PLACES: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
     /// The trace itself. It is never dropped here, so that threads can record while they end.
     static TRACE: ManuallyDrop<RefCell<Option<Arc<Trace>>>> = const { ManuallyDrop::new(RefCell::new(None)) };
 }
@@ -187,6 +189,14 @@ impl Trace {
 #[inline]
 pub(crate) fn next_place() -> u32 {
     PLACES.fetch_add(1, Relaxed)
+}
+
+/// A number for the next operation that this thread records outside of traces.
+#[inline]
+pub(crate) fn next_own_place() -> u32 {
+    let place = OWN_PLACES.get();
+    OWN_PLACES.set(place.wrapping_add(1));
+    place
 }
 
 /// The trace that this thread records; 0 for none.

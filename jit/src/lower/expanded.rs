@@ -1,4 +1,4 @@
-//! Values that are expanded to many elements: whether to store them, or what they are computed from.
+//! Values whose elements are read for many others: whether to store them, or what they are computed from.
 
 use super::cost::Cost;
 use super::windowed::reduced_count;
@@ -7,6 +7,9 @@ use crate::policy::Policy;
 use ferrotrace_kernels::{Class, ValueId};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
+
+/// Times from which on an element of a gather is stored: one shift alone reads each element once.
+const MOST_TIMES: f64 = 1.5;
 
 /// Whether an operand would be computed again for each of many elements that it is expanded to, where that is more than
 /// reading it. On the CPU that is a costly function, of a value that lanes run along, or whose windows overlap: others are computed
@@ -41,6 +44,53 @@ pub(super) fn is_expanded(
             shared && enough && cost.reads > 0
         }
     }
+}
+
+/// Gathers each of whose elements kernels would compute for several places, as stencils do: that takes longer than storing
+/// them and reading them there.
+pub(super) fn gathered_often(graph: &Graph) -> FxHashSet<ValueId> {
+    let is_gather = |node: &Node| node.is_of(Class::Gather);
+    if !graph.nodes().iter().any(is_gather) {
+        return FxHashSet::default();
+    }
+    let n = graph.nodes().len();
+    // How often an element is read: at the place where it is, and at others.
+    let (mut here, mut elsewhere) = (vec![0f64; n], vec![0f64; n]);
+    for v in graph.outputs() {
+        here[v.0 as usize] = 1.0;
+    }
+    let mut found = FxHashSet::default();
+    for (i, node) in graph.nodes().iter().enumerate().rev() {
+        let times = here[i] + elsewhere[i];
+        let Some(op) = node.operator().filter(|_| times > 0.0) else {
+            continue;
+        };
+        if is_gather(node) && times >= MOST_TIMES {
+            found.insert(ValueId(i as u32));
+        }
+        let moves = match op.as_view() {
+            Some(view) => !view.is_reshape() && op.as_expand().is_none(),
+            None => op.class() == Class::Arrange,
+        };
+        // Costly functions of several users are stored.
+        let own = match op.class() {
+            Class::Pointwise if op.entry().is_light() => times,
+            Class::View => times,
+            _ => 1.0,
+        };
+        for v in graph.operands(ValueId(i as u32)) {
+            let (at, of) = (v.0 as usize, graph.node(v).shape.numel().max(1));
+            let part = match op.class() {
+                Class::View => node.shape.numel() as f64 / of as f64,
+                _ => 1.0,
+            };
+            match moves {
+                true => elsewhere[at] += times * part,
+                false => here[at] = here[at].max(own),
+            }
+        }
+    }
+    found
 }
 
 /// Pointwise values whose only user is a reduction of so few elements that it has no loop: as its kernel has other loops than

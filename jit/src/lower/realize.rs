@@ -323,8 +323,12 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
         false => Vec::new(),
     };
     let summed = expanded::reduced_shortly(graph, &users, policy);
-    let joined_again = match policy.target.library.is_complete() {
-        true => pieces::joined_again(graph),
+    let read_again = match policy.target.library.is_complete() {
+        true => {
+            let mut all = pieces::joined_again(graph);
+            all.extend(expanded::gathered_often(graph));
+            all
+        }
         false => FxHashSet::default(),
     };
     let mut costs = vec![Cost::default(); n];
@@ -531,8 +535,8 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
         }
         let cost = costs[i];
         let carried = shared && carries_a_number(graph, &users, &costs, id);
-        let joined = joined_again.contains(&id);
-        if ((costly || carried || joined) && !policy.choice.computes_again(id))
+        let again = read_again.contains(&id);
+        if ((costly || carried || again) && !policy.choice.computes_again(id))
             || (policy.choice.stores(id) && cost.ops > 0)
             || policy.given_up.stores(id)
             || cost.depth > 200

@@ -104,7 +104,7 @@ pub(super) fn long(last: &NodeArc, limit: u32) {
     };
     let repeat = step_begin(&path).or_else(repeat);
     let wanted = match repeat {
-        Some(repeat) if repeat + 1 < path.len() => operands(&path[repeat]),
+        Some(repeat) if repeat + 1 < path.len() => carried(last, &path[repeat]),
         _ => vec![last.clone()],
     };
     // What else holds a node keeps its operands from being given away.
@@ -133,7 +133,7 @@ pub(super) fn small_loop(last: &NodeArc, level: u32) {
     if elements / path.len() > LITTLE || path[begin..].iter().any(is_kept) {
         return;
     }
-    let wanted = operands(&path[begin]);
+    let wanted = carried(last, &path[begin]);
     drop(path);
     flush_steps(last, wanted, Stores::Steps);
 }
@@ -156,6 +156,26 @@ fn step_begin(path: &[NodeArc]) -> Option<usize> {
     }
     let begins = |at: &usize| recorded[*at] == recorded[first];
     (first % step..first).step_by(step).take(3).find(begins)
+}
+
+/// What operations under `last`, from `begin` on, read of those recorded before it: all states that a loop whose step begins there
+/// carries into the step, though one chain of operations leads to `begin`.
+fn carried(last: &NodeArc, begin: &NodeArc) -> Vec<NodeArc> {
+    let first = begin.facts.place;
+    let is_before = |node: &NodeArc| (node.facts.place.wrapping_sub(first) as i32) < 0;
+    let mut met: FxHashSet<*const Node> = FxHashSet::default();
+    let (mut stack, mut found) = (vec![last.clone(), begin.clone()], Vec::new());
+    while let Some(node) = stack.pop() {
+        for operand in operands(&node) {
+            let fresh = operand.status() == Status::Pending && met.insert(NodeArc::as_ptr(&operand));
+            match (fresh, is_before(&operand)) {
+                (true, true) => found.push(operand),
+                (true, false) => stack.push(operand),
+                (false, _) => {}
+            }
+        }
+    }
+    found
 }
 
 /// Flushes `wanted` and the summaries of what was recorded before it.

@@ -154,7 +154,7 @@ pub(crate) struct Facts {
     /// The `jit` trace it was recorded in; 0 outside of one.
     pub trace: u64,
     /// The number of the argument of that trace that it stands for; of an operation, a number greater than those of the
-    /// operations that the trace recorded before it, modulo 2³².
+    /// operations that the trace, or the thread outside of traces, recorded before it, modulo 2³².
     pub place: u32,
     /// Whether it stands for an argument.
     pub is_argument: bool,
