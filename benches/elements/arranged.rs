@@ -207,4 +207,23 @@ pub const CASES: &[Case] = &[
         &[Floats(&[100_000]), Floats(&[100_000])],
         |v| v[0].dot(&v[1]),
     ),
+    // Gathers that stencils read, and windows that slide.
+    (
+        "neighbours_of_gathered",
+        &[Floats(&[18]), Below(18, &[500, 400])],
+        |v| {
+            let cells = v[0].take(&v[1]);
+            let shifts = (0..9isize).map(|k| cells.roll((k / 3 - 1, k % 3 - 1), (0, 1)));
+            shifts.reduce(|a, b| a + b).unwrap_or_else(|| cells.clone())
+        },
+    ),
+    ("places_in_windows", &[Floats(&[4, 16, 64, 64])], |v| {
+        let windows = v[0].unfold(2, 5, 1).unfold(3, 5, 1);
+        windows.flatten(4, 5).argmax(4)
+    }),
+    ("gradient_of_max_pool", &[Floats(&[4, 16, 64, 64])], |v| {
+        let x = v[0].detach().requires_grad();
+        let loss = x.max_pool2d(5, 1, 2).square().sum(..);
+        ferrotrace::grad(&loss, [&x]).remove(0)
+    }),
 ];

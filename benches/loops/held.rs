@@ -12,13 +12,14 @@ pub const STEPS: usize = 2000;
 pub type Loop = fn(&Device) -> Result<f64>;
 
 /// The loops, by what they hold.
-pub const LOOPS: [(&str, Loop); 6] = [
+pub const LOOPS: [(&str, Loop); 7] = [
     ("means of a state of 2,048", means),
     ("a running total of them", total),
     ("eigenvalues of 64x64 by powers", powers),
     ("losses of hand-written SGD", sgd_losses),
     ("losses of Adam", adam_losses),
     ("an average of weights, each loss read", average),
+    ("two states of 64, not evaluated", two_states),
 ];
 
 fn read(held: &[Tensor]) -> Result<f64> {
@@ -36,6 +37,17 @@ fn means(device: &Device) -> Result<f64> {
         held.push(x.square().mean(..));
     }
     read(&held)
+}
+
+/// Each step reads two states, and so does the next, but only one chain of operations is the deepest.
+fn two_states(device: &Device) -> Result<f64> {
+    let mut x = state(device).narrow(0, 0, 64);
+    let mut y = x.clone();
+    for _ in 0..STEPS {
+        x = &x * 0.99 + &y * 0.01;
+        y = &y * 0.5 + 0.01;
+    }
+    read(&[x.sum(..), y.sum(..)])
 }
 
 fn total(device: &Device) -> Result<f64> {

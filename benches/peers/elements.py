@@ -28,6 +28,17 @@ def folded_gradient(x):
     return x.grad
 
 
+def gradient_of_max_pool(x):
+    x = x.detach().requires_grad_()
+    torch.nn.functional.max_pool2d(x, 5, 1, 2).square().sum().backward()
+    return x.grad
+
+
+def neighbours_of_gathered(table, k):
+    cells = table[k]
+    return sum(cells.roll((i, j), (0, 1)) for i in (-1, 0, 1) for j in (-1, 0, 1))
+
+
 def joined_logsumexp(x):
     shifted = lambda by: torch.nn.functional.pad(x, (by, -by), value=-1e9)
     return torch.stack([x, shifted(1), shifted(2)]).logsumexp(0)
@@ -150,6 +161,12 @@ CASES = {
     ),
     "part_of_reshaped_rows": ([floats(300, 256)], lambda x: x.diff(1, dim=1).reshape(150, 510).t()[3:508] * 2),
     "dot_product": ([floats(100_000), floats(100_000)], lambda a, b: a @ b),
+    "neighbours_of_gathered": ([floats(18), below(18, 500, 400)], neighbours_of_gathered),
+    "places_in_windows": (
+        [floats(4, 16, 64, 64)],
+        lambda x: x.unfold(2, 5, 1).unfold(3, 5, 1).flatten(4).argmax(4),
+    ),
+    "gradient_of_max_pool": ([floats(4, 16, 64, 64)], gradient_of_max_pool),
 }
 
 for name, (inputs, program) in CASES.items():

@@ -1,4 +1,4 @@
-//! Transposed operands whose tiles end anywhere, and small rows that meet small rows.
+//! Transposed operands whose tiles end anywhere, small rows that meet small rows, windows that slide, and stencils of gathers.
 
 use crate::forms::*;
 use ferrotrace::DType::*;
@@ -183,6 +183,88 @@ fn parts_of_reshaped_rows() {
                 let all = (0..half * (n + 3)).map(|p| inside(p / (n + 3), p % (n + 3)));
                 equal(&padded, &[half, n + 3], &all.collect::<Vec<f64>>());
             }
+        }
+    });
+}
+
+/// Of a matrix, the elements of each window, in row-major order.
+fn windows(x: &[f64], [rows, columns]: [usize; 2], [high, wide]: [usize; 2]) -> Vec<Vec<f64>> {
+    let (down, across) = (rows - high + 1, columns - wide + 1);
+    let window = |at: usize| {
+        let of = move |k: usize| (at / across + k / wide) * columns + at % across + k % wide;
+        (0..high * wide).map(|k| x[of(k)]).collect()
+    };
+    (0..down * across).map(window).collect()
+}
+
+#[test]
+fn sliding_windows() {
+    const SIZE: [usize; 2] = [19, 41];
+    each(&NUMBERS, false, |dtype| {
+        // Few numbers, so that windows have several greatest ones.
+        let x = whole(SIZE[0] * SIZE[1], 11);
+        let of = dense(&SIZE, dtype, &x);
+        let padded: Vec<f64> = (0..(SIZE[0] + 4) * (SIZE[1] + 4))
+            .map(|at| (at / (SIZE[1] + 4), at % (SIZE[1] + 4)))
+            .map(|(i, j)| match (i.checked_sub(2), j.checked_sub(2)) {
+                (Some(i), Some(j)) if i < SIZE[0] && j < SIZE[1] => x[i * SIZE[1] + j],
+                _ => 0.0,
+            })
+            .collect();
+        let around = of.pad(&[(2, 2), (2, 2)], 0);
+        let wide = [SIZE[0] + 4, SIZE[1] + 4];
+        for [high, across] in [[5, 5], [3, 9], [7, 2], [1, 17]] {
+            for (of, x, size) in [(&of, &x, SIZE), (&around, &padded, wide)] {
+                let all = windows(x, size, [high, across]);
+                let view = of.unfold(0, high, 1).unfold(1, across, 1).flatten(2, 3);
+                let dims = [size[0] - high + 1, size[1] - across + 1];
+                let greatest = |w: &Vec<f64>| w.iter().copied().fold(f64::MIN, f64::max);
+                let want: Vec<f64> = all.iter().map(greatest).collect();
+                equal(&view.max(2), &dims, &want);
+                let first = |w: &Vec<f64>| w.iter().position(|v| *v == greatest(w)).unwrap() as f64;
+                let want: Vec<f64> = all.iter().map(first).collect();
+                equal(&view.argmax(2), &dims, &want);
+                let want: Vec<f64> = all.iter().map(|w| w.iter().sum()).collect();
+                let tolerance = if dtype.is_half() { 0.01 } else { 0.0 };
+                near(&view.sum(2), &dims, &want, tolerance);
+            }
+        }
+    });
+}
+
+#[test]
+fn stencils_of_gathers() {
+    const SIZE: [usize; 2] = [23, 37];
+    let n = SIZE[0] * SIZE[1];
+    let places: Vec<i64> = whole(n, 18).iter().map(|&v| v as i64).collect();
+    let k = ints(&places).reshape(SIZE);
+    each(&NUMBERS, false, |dtype| {
+        let table = whole(18, 5);
+        let of = dense(&[18], dtype, &table);
+        let at = |i: isize, j: isize| {
+            let [rows, columns] = SIZE.map(|n| n as isize);
+            let place = i.rem_euclid(rows) * columns + j.rem_euclid(columns);
+            table[places[place as usize] as usize]
+        };
+        let around = |by: &[(isize, isize)]| -> Vec<f64> {
+            let place = |p: usize| ((p / SIZE[1]) as isize, (p % SIZE[1]) as isize);
+            let sum = |(i, j)| by.iter().map(|(a, b)| at(i - a, j - b)).sum();
+            (0..n).map(|p| sum(place(p))).collect()
+        };
+        let nine: Vec<(isize, isize)> = (0..9).map(|k| (k / 3 - 1, k % 3 - 1)).collect();
+        for gathered in [of.take(&k), of.unsqueeze(1).embedding(&k).squeeze(2)] {
+            let shifted = |&(i, j): &(isize, isize)| gathered.roll((i, j), (0, 1));
+            let sum = |by: &[(isize, isize)]| by.iter().map(shifted).reduce(|a, b| a + b).unwrap();
+            equal(&sum(&nine), &SIZE, &around(&nine));
+            // One shift, and one of each direction with a sum of rows.
+            equal(&sum(&nine[..1]), &SIZE, &around(&nine[..1]));
+            let four = [(1, 0), (-1, 0), (0, 1), (0, -1)];
+            let want: Vec<f64> = around(&four)
+                .chunks(SIZE[1])
+                .map(|row| row.iter().sum())
+                .collect();
+            let tolerance = if dtype.is_half() { 0.01 } else { 0.0 };
+            near(&sum(&four).sum(1), &[SIZE[0]], &want, tolerance);
         }
     });
 }

@@ -167,7 +167,8 @@ fn carried(last: &NodeArc, begin: &NodeArc) -> Vec<NodeArc> {
     let (mut stack, mut found) = (vec![last.clone(), begin.clone()], Vec::new());
     while let Some(node) = stack.pop() {
         for operand in operands(&node) {
-            let fresh = operand.status() == Status::Pending && met.insert(NodeArc::as_ptr(&operand));
+            let fresh =
+                operand.status() == Status::Pending && met.insert(NodeArc::as_ptr(&operand));
             match (fresh, is_before(&operand)) {
                 (true, true) => found.push(operand),
                 (true, false) => stack.push(operand),
@@ -197,5 +198,30 @@ pub(super) fn add_summaries(wanted: &mut Vec<NodeArc>, elements: usize) {
         wanted.extend(summaries::take(domain, |node| {
             node.level() <= level && node.facts.shape.numel() <= elements
         }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prelude::*;
+
+    /// One chain of operations leads from a step to the one before; another state is read beside it.
+    #[test]
+    fn all_states_are_carried_into_a_step() {
+        with_mode(Mode::Compiled, || {
+            let ones = Tensor::ones(4, DType::F32, &Device::cpu());
+            ones.eval().expect("ones");
+            let (mut x, mut y) = (ones.clone(), ones);
+            for _ in 0..5 {
+                x = &x * 0.99 + &y * 0.01;
+                y = &y * 0.5 + 0.01;
+            }
+            let begin = &y * 0.5;
+            let next = &x * 0.99 + (&begin + 0.01) * 0.01;
+            let found = carried(next.node(), begin.node());
+            let is_found = |x: &Tensor| found.iter().any(|node| NodeArc::ptr_eq(node, x.node()));
+            assert_eq!((found.len(), is_found(&x), is_found(&y)), (2, true, true));
+        });
     }
 }

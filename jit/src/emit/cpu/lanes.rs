@@ -17,6 +17,9 @@ const GATHER: usize = 8;
 /// Lanes over fewer columns are mostly empty.
 const FEW: usize = 8;
 
+/// Columns from which on a window is as fast along itself.
+const WINDOW: usize = 64;
+
 /// For each value, whether it differs along a variable. A reduction differs along every row variable and no column.
 pub(super) fn differ(node: &FusedNode, along: Var) -> Vec<bool> {
     let body = &node.body;
@@ -88,6 +91,12 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
             .all(|(_, _, index)| reading(index, along, &of_rows) <= 1)
     };
     if few && columns.len() == 1 && outer[0] < GATHER * columns[0] && joined() {
+        return true;
+    }
+    // Sliding windows lie along rows as they lie along columns: vectors of rows are whole, and nothing is brought together.
+    let sliding = outer[0] == inner[0] && outer[0] > 0 && inner[0] < GATHER;
+    let long = columns.last().is_some_and(|&n| n >= WINDOW) || node.iter[row] < 2 * FEW;
+    if sliding && !long && columns.iter().product::<usize>() > 2 * FEW {
         return true;
     }
     let few = few && columns.len() > 1;
