@@ -145,3 +145,50 @@ pub(super) fn cost_of_reading(
     }
     cost
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::graph::Graph;
+    use crate::lower::lower;
+    use crate::policy::Policy;
+    use crate::simplify::simplify;
+
+    /// Loop nests of a gather and what reads it.
+    fn nests(reads: &str) -> usize {
+        let text = format!(
+            "%0: f32[18] = input 0 [1]
+             %1: i64[400] = input 1 [1]
+             %2: f32[400] = index(%0, %1) {{axes: [0], at: 0}}
+             {reads}"
+        );
+        let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+        let graph = simplify(&graph).unwrap_or_else(|e| panic!("{e}"));
+        let lowering = lower(&graph, &Policy::default());
+        lowering.unwrap_or_else(|e| panic!("{e}")).steps.len()
+    }
+
+    #[test]
+    fn gathers_that_several_places_read_are_stored() {
+        let stencil = "%3: f32[399] = narrow(%2) {dim: 0, start: 0, len: 399}
+             %4: f32[399] = narrow(%2) {dim: 0, start: 1, len: 399}
+             %5: f32[399] = add(%3, %4)
+             return %5";
+        assert_eq!(nests(stencil), 2);
+        // A function between, and a reversed reader of all.
+        let function = "%3: f32[400] = mul(%2, 2.0)
+             %4: f32[400] = flip(%3) {dims: [0]}
+             %5: f32[400] = add(%3, %4)
+             return %5";
+        assert_eq!(nests(function), 2);
+        // One place, read twice, and disjoint parts.
+        let once = "%3: f32[400] = mul(%2, 2.0)
+             %4: f32[400] = add(%3, %2)
+             return %4";
+        assert_eq!(nests(once), 1);
+        let parts = "%3: f32[200] = narrow(%2) {dim: 0, start: 0, len: 200}
+             %4: f32[200] = narrow(%2) {dim: 0, start: 200, len: 200}
+             %5: f32[200] = add(%3, %4)
+             return %5";
+        assert_eq!(nests(parts), 1);
+    }
+}

@@ -138,3 +138,43 @@ fn windows_of_a_function_are_written_out() {
     assert!(!loops.into_iter().any(|value| reduces(&value.op)));
     checked(text, 1e-5);
 }
+
+/// A chunk lies in one part, or in none: it is loaded whole, or is zeros.
+#[test]
+fn parts_of_a_sum_are_read_by_whole_chunks() {
+    let texts = checked(
+        "%0: bf16[300, 64] = input 0 [64, 1]
+        %1: bf16[212, 64] = input 1 [64, 1]
+        %2: bf16[512, 64] = cat(%0, %1) {dim: 0}
+        %3: f32[512, 64] = to_dtype(%2)
+        %4: f32[64] = sum(%3) {dims: [0], keepdim: false}
+        %5: bf16[512, 64] = mul(%2, 2.0)
+        return %4 %5",
+        1e-6,
+    );
+    let text = texts.concat();
+    assert_eq!(text.matches("ft_load(g").count(), 2, "{text}");
+    assert_eq!(text.matches(" ? m : 0").count(), 2, "{text}");
+}
+
+/// Every group of threads adds up rows of a chunk, also where there are more groups than rows.
+#[test]
+fn groups_add_up_rows_side_by_side() {
+    for (dtype, columns) in [("bf16", 64), ("f32", 64), ("f32", 512)] {
+        let texts = checked(
+            &format!(
+                "%0: {dtype}[700, {columns}] = input 0 [{columns}, 1]
+                %1: f32[700, {columns}] = to_dtype(%0)
+                %2: f32[{columns}] = sum(%1) {{dims: [0], keepdim: false}}
+                %3: f32[{columns}] = max(%1) {{dims: [0], keepdim: false}}
+                return %2 %3"
+            ),
+            // 16·2⁻²⁴ of the sum of 700 absolute numbers.
+            3e-4,
+        );
+        assert!(
+            texts.concat().contains("for (int l = ty; l < "),
+            "{texts:?}"
+        );
+    }
+}
