@@ -7,7 +7,7 @@
 use crate::body::{MaskId, Number, Source, Value};
 use crate::emit::cpu::chunks::Chunks;
 use crate::emit::cpu::index::Index;
-use crate::emit::cpu::lanes::{differ, lanes, prefers_outer, scalars};
+use crate::emit::cpu::lanes::{differ, lanes, prefers_outer, scalars, slides};
 use crate::emit::cpu::outline::outlined;
 use crate::emit::cpu::pieces::{Cut, Pieces};
 use crate::emit::cpu::reduce::Reduction;
@@ -134,7 +134,7 @@ impl Walked {
             node.red = vec![node.iter.pop().unwrap_or(1)];
         }
         let split = node.is_split(policy);
-        let outer = !split && !node.feeds && prefers_outer(&node);
+        let outer = !split && !node.feeds && (prefers_outer(&node) || slides(&node));
         if !outer {
             node = use_reciprocals(node);
         }

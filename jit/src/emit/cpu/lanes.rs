@@ -17,8 +17,8 @@ const GATHER: usize = 8;
 /// Lanes over fewer columns are mostly empty.
 const FEW: usize = 8;
 
-/// Columns from which on a window is as fast along itself.
-const WINDOW: usize = 64;
+/// Columns from which on a window is as fast along itself, of elements of up to 4 bytes, and of 8.
+const WINDOW: [usize; 2] = [64, 48];
 
 /// For each value, whether it differs along a variable. A reduction differs along every row variable and no column.
 pub(super) fn differ(node: &FusedNode, along: Var) -> Vec<bool> {
@@ -51,6 +51,51 @@ pub(super) fn moves_irregularly(e: &Expr, along: Var, differ: &[bool]) -> bool {
     })
 }
 
+/// What an access of a vector costs whose lanes run along a variable, in whole loads.
+fn access(index: &Expr, along: Var, differ: &[bool]) -> usize {
+    match index.coefficient(along).abs() {
+        _ if moves_irregularly(index, along, differ) => GATHER,
+        0 => 0,
+        1 => 1,
+        _ => GATHER,
+    }
+}
+
+/// What loads, and stores of every column, cost with lanes along a variable, and what loads alone cost.
+fn accesses(node: &FusedNode, along: Var) -> [usize; 2] {
+    let differ = differ(node, along);
+    let of = |index: &Expr| access(index, along, &differ);
+    let loads: usize = node.loads().map(|(_, _, index)| of(index)).sum();
+    let columns = node.iter.len()..node.extents().len();
+    let each = |place: &Expr| columns.clone().any(|v| place.uses(Var(v as u32)));
+    let places = node.stores.iter().map(|s| node.place(s));
+    // A scan stores every column, and a scatter, wherever that is.
+    let counts = |place: &&Expr| node.is_ordered() || each(place);
+    let stores: usize = places.filter(counts).map(of).sum();
+    [loads + stores, loads]
+}
+
+/// Whether a node reduces windows that slide along its rows, and are not long: they lie along rows as they do along columns, but
+/// vectors of rows are whole, and nothing of their lanes is brought together.
+pub(super) fn slides(node: &FusedNode) -> bool {
+    let columns = &node.extents()[node.iter.len()..];
+    let (Some(&last), Some(&rows), true) = (
+        columns.last(),
+        node.iter.last(),
+        node.reduces() && !node.is_ordered(),
+    ) else {
+        return false;
+    };
+    let wide = node.loads().any(|(_, dtype, _)| dtype.size() == 8);
+    if last >= WINDOW[usize::from(wide)] || rows < 2 * FEW {
+        return false;
+    }
+    let (row, column) = (node.iter.len() - 1, node.extents().len() - 1);
+    let [outer, _] = accesses(node, Var(row as u32));
+    let [inner, _] = accesses(node, Var(column as u32));
+    outer == inner && (1..GATHER).contains(&outer) && columns.iter().product::<usize>() > 2 * FEW
+}
+
 /// Whether lanes run over rows: loads, and stores of every column, then cost less than with lanes over columns (codegen A3.12).
 pub(super) fn prefers_outer(node: &FusedNode) -> bool {
     let (Some(row), true) = (
@@ -59,26 +104,8 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
     ) else {
         return false;
     };
-    let reading = |index: &Expr, along: Var, differ: &[bool]| match index.coefficient(along).abs() {
-        _ if moves_irregularly(index, along, differ) => GATHER,
-        0 => 0,
-        1 => 1,
-        _ => GATHER,
-    };
-    let cost = |along: Var| -> [usize; 2] {
-        let differ = differ(node, along);
-        let of = |index: &Expr| reading(index, along, &differ);
-        let loads: usize = node.loads().map(|(_, _, index)| of(index)).sum();
-        let columns = node.iter.len()..node.extents().len();
-        let each = |place: &Expr| columns.clone().any(|v| place.uses(Var(v as u32)));
-        let places = node.stores.iter().map(|s| node.place(s));
-        // A scan stores every column, and a scatter, wherever that is.
-        let counts = |place: &&Expr| node.is_ordered() || each(place);
-        let stores: usize = places.filter(counts).map(of).sum();
-        [loads + stores, loads]
-    };
     let last = Var(node.extents().len() as u32 - 1);
-    let (outer, inner) = (cost(Var(row as u32)), cost(last));
+    let (outer, inner) = (accesses(node, Var(row as u32)), accesses(node, last));
     // Windows: a vector of few columns takes as long as one that is read lane by lane, and where a row has few in all, it
     // takes as long again to bring the lanes of a reduction together.
     let columns = &node.extents()[node.iter.len()..];
@@ -88,15 +115,9 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
         let along = Var(row as u32);
         let of_rows = differ(node, along);
         node.loads()
-            .all(|(_, _, index)| reading(index, along, &of_rows) <= 1)
+            .all(|(_, _, index)| access(index, along, &of_rows) <= 1)
     };
     if few && columns.len() == 1 && outer[0] < GATHER * columns[0] && joined() {
-        return true;
-    }
-    // Sliding windows lie along rows as they lie along columns: vectors of rows are whole, and nothing is brought together.
-    let sliding = outer[0] == inner[0] && outer[0] > 0 && inner[0] < GATHER;
-    let long = columns.last().is_some_and(|&n| n >= WINDOW) || node.iter[row] < 2 * FEW;
-    if sliding && !long && columns.iter().product::<usize>() > 2 * FEW {
         return true;
     }
     let few = few && columns.len() > 1;
