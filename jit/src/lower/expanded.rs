@@ -8,9 +8,6 @@ use ferrotrace_kernels::{Class, ValueId};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-/// Times from which on an element of a gather is stored: one shift alone reads each element once.
-const MOST_TIMES: f64 = 1.5;
-
 /// Whether an operand would be computed again for each of many elements that it is expanded to, where that is more than
 /// reading it. On the CPU that is a costly function, of a value that lanes run along, or whose windows overlap: others are computed
 /// once a row.
@@ -48,11 +45,12 @@ pub(super) fn is_expanded(
 
 /// Gathers each of whose elements kernels would compute for several places, as stencils do: that takes longer than storing
 /// them and reading them there.
-pub(super) fn gathered_often(graph: &Graph) -> FxHashSet<ValueId> {
+pub(super) fn gathered_often(graph: &Graph, policy: &Policy) -> FxHashSet<ValueId> {
     let is_gather = |node: &Node| node.is_of(Class::Gather);
     if !graph.nodes().iter().any(is_gather) {
         return FxHashSet::default();
     }
+    let least = policy.thresholds.gathered_places as f64 / 100.0;
     let n = graph.nodes().len();
     // How often an element is read: at the place where it is, and at others.
     let (mut here, mut elsewhere) = (vec![0f64; n], vec![0f64; n]);
@@ -65,7 +63,7 @@ pub(super) fn gathered_often(graph: &Graph) -> FxHashSet<ValueId> {
         let Some(op) = node.operator().filter(|_| times > 0.0) else {
             continue;
         };
-        if is_gather(node) && times >= MOST_TIMES {
+        if is_gather(node) && times >= least {
             found.insert(ValueId(i as u32));
         }
         let moves = match op.as_view() {

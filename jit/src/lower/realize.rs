@@ -326,7 +326,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
     let read_again = match policy.target.library.is_complete() {
         true => {
             let mut all = pieces::joined_again(graph);
-            all.extend(expanded::gathered_often(graph));
+            all.extend(expanded::gathered_often(graph, policy));
             all
         }
         false => FxHashSet::default(),

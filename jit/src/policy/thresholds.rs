@@ -79,10 +79,17 @@ thresholds! {
     unrolled_together: usize = 64, "turns", "`layer_of_eight` in benches/RESULTS.md";
     /// Loops are not written out where that makes more values.
     unrolled_values: usize = 400, "values", "a bound on compile time";
+    /// Windows that slide along rows and are written out by no kernel have lanes along the rows where they have fewer elements along
+    /// themselves, of up to 4 bytes.
+    sliding: usize = 64, "elements", "`places_in_windows` in benches/RESULTS.md";
+    /// And fewer of 8 bytes.
+    sliding_wide: usize = 48, "elements", "`places_in_windows` in benches/RESULTS.md";
     /// Reductions over windows of fewer elements do, where rows share what they read.
     window: usize = 10, "elements", "an estimate";
     /// Reductions over windows of fewer elements do, where a thread computes each result: up to 5x5.
     window_alone: usize = 26, "elements", "an estimate: 25 reads of a thread";
+    /// A gather is stored on the CPU where each element would be computed for at least so many places: one shift alone reads each once.
+    gathered_places: usize = 150, "hundredths", "`neighbours_of_gathered` in benches/RESULTS.md";
     /// A device stores an operand of at least so many operations that is expanded to many elements, rather than compute it
     /// for each of them.
     expanded_ops: u32 = 3, "operations", "an estimate: a load from the cache";

@@ -48,7 +48,7 @@ impl Fusion<'_> {
                 continue;
             };
             let bias = head.product.and_then(|product| product.epilogue?.bias);
-            if !self.follows(lowering, (call, reader), bias) {
+            if !self.wait_for_bias(lowering, (call, reader), bias) {
                 continue;
             }
             if tail.stores.is_empty() {
@@ -64,7 +64,7 @@ impl Fusion<'_> {
 
     /// Makes a product run after what computes the bias that its reader reads. `false`, and nothing done, where the bias follows
     /// from the product.
-    fn follows(
+    fn wait_for_bias(
         &mut self,
         lowering: &Lowering,
         (call, reader): (NodeIndex, NodeIndex),
@@ -82,11 +82,11 @@ impl Fusion<'_> {
         let Some(from) = before.find(computes) else {
             return false;
         };
-        let follows = from != call && !has_path_connecting(&self.graph, call, from, None);
-        if follows {
+        let may_wait = from != call && !has_path_connecting(&self.graph, call, from, None);
+        if may_wait {
             self.graph.update_edge(from, call, ());
         }
-        follows
+        may_wait
     }
 
     /// The product with its bias, and the kernel without it, which stores nothing if the bias was all.

@@ -311,3 +311,78 @@ fn transforms_of_images() {
         refused(&ints(&[1]).rfft2(), "rfft2", &[]);
     });
 }
+
+/// Values are NumPy's.
+#[test]
+fn slopes_along_a_dimension() {
+    let y = [1.0, 4.0, 9.0, 2.0, 0.0, -3.0, 5.0, 8.0, 2.0, 2.0, 7.0, 1.0];
+    let down = [
+        -1.0, -7.0, -4.0, 6.0, 0.5, -1.0, -1.0, -0.5, 2.0, 5.0, 2.0, -7.0,
+    ];
+    let across = [
+        6.0, 8.0, -2.0, -14.0, -6.0, 5.0, 11.0, 6.0, 0.0, 5.0, -1.0, -12.0,
+    ];
+    let uneven = [
+        [3.0, 17.0 / 6.0, -10.7, -14.0],
+        [-3.0, -2.0 / 3.0, 5.6, 6.0],
+        [0.0, 5.0 / 6.0, -9.1, -12.0],
+    ];
+    each(&FLOATS, true, |dtype| {
+        for y in forms(&[3, 4], dtype, &y) {
+            equal(&y.gradient(1.0, 0), &[3, 4], &down);
+            equal(&y.gradient(0.5, -1), &[3, 4], &across);
+            assert_eq!(y.gradient(1, 0).dtype(), dtype);
+            let bits = 4.0 * unit(dtype);
+            let x = dense(&[4], dtype, &[0.0, 1.0, 3.0, 3.5]);
+            near(&y.gradient(&x, 1), &[3, 4], uneven.as_flattened(), bits);
+            // Places of their own for each row.
+            let x = x.expand([3, 4]).contiguous();
+            near(&y.gradient(&x, 1), &[3, 4], uneven.as_flattened(), bits);
+        }
+    });
+    both(|| {
+        let y = ints(&[3, 5]).gradient(1, 0);
+        assert_eq!(y.dtype(), F32);
+        equal(&y, &[2], &[2.0, 2.0]);
+        equal(
+            &Tensor::zeros([0, 2], F32, &cpu()).gradient(1.0, 1),
+            &[0, 2],
+            &[],
+        );
+        refused(&ints(&[3]).gradient(1, 0), "gradient", &["two elements"]);
+        refused(&ints(&[3, 4]).gradient(1, 1), "gradient", &["1"]);
+        refused(
+            &Tensor::scalar(1.0, F32, &cpu()).gradient(1, 0),
+            "gradient",
+            &[],
+        );
+        let places = dense(&[3], F32, &[0.0, 1.0, 2.0]);
+        refused(
+            &ints(&[3, 4]).gradient(&places, 0),
+            "gradient",
+            &["3 places of 2"],
+        );
+    });
+    let y = dense(&[3, 4], F64, &apart(12));
+    let x = dense(&[4], F64, &[0.0, 1.0, 3.0, 3.5]);
+    differentiable(&[y, x], &|v| {
+        v[0].gradient(&v[1], 1) + v[0].gradient(2.0, 0)
+    });
+}
+
+#[test]
+fn dimensions_and_shapes_by_other_names() {
+    both(|| {
+        let x = dense(&[2, 3, 4], F32, &whole(24, 97));
+        equal(&x.swapdims(0, -1), &[4, 3, 2], &values(&x.transpose(0, 2)));
+        equal(
+            &x.moveaxis(0, -1),
+            &[3, 4, 2],
+            &values(&x.permute([1, 2, 0])),
+        );
+        refused(&x.swapdims(0, 3), "swapdims", &["3"]);
+        refused(&x.moveaxis([0, 1], 0), "moveaxis", &["2 dimensions for 1"]);
+        let like = x.to_dtype(BF16).empty_like();
+        assert_eq!((like.dims(), like.dtype()), (&[2, 3, 4][..], BF16));
+    });
+}

@@ -134,7 +134,8 @@ impl Walked {
             node.red = vec![node.iter.pop().unwrap_or(1)];
         }
         let split = node.is_split(policy);
-        let outer = !split && !node.feeds && (prefers_outer(&node) || slides(&node));
+        let slides = slides(&node, &policy.thresholds);
+        let outer = !split && !node.feeds && (prefers_outer(&node) || slides);
         if !outer {
             node = use_reciprocals(node);
         }

@@ -3,6 +3,7 @@
 use crate::body::{BodyOp, Value};
 use crate::emit::cpu::stage::Stages;
 use crate::expr::{Expr, Term, Var};
+use crate::policy::Thresholds;
 use crate::schedule::{FusedNode, roots};
 use ferrotrace_kernels::BinaryOp::{Atan2, Div, FloorDiv, Fmod, Gcd, Mod, Pow, Shl, Shr};
 use ferrotrace_kernels::UnaryOp::{Abs, BitwiseNot, LogicalNot, Neg, Sign};
@@ -16,9 +17,6 @@ const GATHER: usize = 8;
 
 /// Lanes over fewer columns are mostly empty.
 const FEW: usize = 8;
-
-/// Columns from which on a window is as fast along itself, of elements of up to 4 bytes, and of 8.
-const WINDOW: [usize; 2] = [64, 48];
 
 /// For each value, whether it differs along a variable. A reduction differs along every row variable and no column.
 pub(super) fn differ(node: &FusedNode, along: Var) -> Vec<bool> {
@@ -77,7 +75,7 @@ fn accesses(node: &FusedNode, along: Var) -> [usize; 2] {
 
 /// Whether a node reduces windows that slide along its rows, and are not long: they lie along rows as they do along columns, but
 /// vectors of rows are whole, and nothing of their lanes is brought together.
-pub(super) fn slides(node: &FusedNode) -> bool {
+pub(super) fn slides(node: &FusedNode, thresholds: &Thresholds) -> bool {
     let columns = &node.extents()[node.iter.len()..];
     let (Some(&last), Some(&rows), true) = (
         columns.last(),
@@ -87,7 +85,11 @@ pub(super) fn slides(node: &FusedNode) -> bool {
         return false;
     };
     let wide = node.loads().any(|(_, dtype, _)| dtype.size() == 8);
-    if last >= WINDOW[usize::from(wide)] || rows < 2 * FEW {
+    let most = match wide {
+        true => thresholds.sliding_wide,
+        false => thresholds.sliding,
+    };
+    if last >= most || rows < 2 * FEW {
         return false;
     }
     let (row, column) = (node.iter.len() - 1, node.extents().len() - 1);

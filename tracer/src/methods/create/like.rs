@@ -5,6 +5,21 @@ use crate::Tensor;
 use ferrotrace_runtime::{Scalar, Shape};
 
 impl Tensor {
+    /// A tensor of this one's shape, dtype and device whose elements are to be replaced: they are zeros, as
+    /// [`empty`](Tensor::empty) has them.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::ones([2, 3], DType::F16, &Device::cpu());
+    /// assert_eq!(x.empty_like().dims(), [2, 3]);
+    /// ```
+    #[track_caller]
+    pub fn empty_like(&self) -> Tensor {
+        attempt!("empty_like", self.check(), self);
+        let made = Tensor::empty(self.shape(), self.dtype(), &self.device());
+        made.called("empty_like", &[self])
+    }
+
     /// Zeros of this tensor's dtype and device, of another shape.
     ///
     /// ```

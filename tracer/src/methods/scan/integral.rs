@@ -1,4 +1,4 @@
-//! Integrals by the trapezoidal rule.
+//! Integrals by the trapezoidal rule, and slopes.
 
 use super::super::attempt;
 use crate::Tensor;
@@ -47,16 +47,71 @@ impl Tensor {
         sums.called("cumulative_trapezoid", &[self])
     }
 
-    /// The areas between neighbours along a dimension, in the dtype of arithmetic, the dimension, and the result's dtype.
+    /// Slopes along a dimension, one for each element, as NumPy's `gradient` has them: the slope of the parabola through an element
+    /// and its neighbours (central differences where places are evenly spaced), and at both ends that to the only neighbour. `x`
+    /// is the distance of neighbours, or a tensor of the places, as [`trapezoid`](Tensor::trapezoid) takes it. Integers give
+    /// `F32`; fewer than two elements are an error.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let y = Tensor::from_slice(&[1.0, 2.0, 4.0, 7.0], 4, &Device::cpu());
+    /// assert_eq!(y.gradient(1.0, 0).to_vec::<f64>()?, [1.0, 1.5, 2.5, 3.0]);
+    /// let x = Tensor::from_slice(&[0.0, 1.0, 3.0, 4.0], 4, &Device::cpu());
+    /// assert_eq!(y.gradient(&x, 0).to_vec::<f64>()?, [1.0, 1.0, 7.0 / 3.0, 3.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
     #[track_caller]
-    fn areas(&self, x: Operand<'_>, dim: Dim) -> Result<(Tensor, usize, DType)> {
+    pub fn gradient<'a>(&self, x: impl Into<Operand<'a>>, dim: impl Into<Dim>) -> Tensor {
+        let slopes = attempt!("gradient", self.finite_slopes(x.into(), dim.into()), self);
+        slopes.called("gradient", &[self])
+    }
+
+    #[track_caller]
+    fn finite_slopes(&self, x: Operand<'_>, dim: Dim) -> Result<Tensor> {
         self.check()?;
         let dim = dim.wrap(self.rank())?;
+        let size = self.shape()[dim];
+        if size < 2 {
+            let why = format!(
+                "slopes of {} along dimension {dim}: fewer than two elements",
+                self.shape()
+            );
+            return Err(Error::shape(why));
+        }
+        let (places, dtype) = self.integral_places(&x);
+        let wide = dtype.compute();
+        let differences = neighbours(&self.to_dtype(wide), dim, |a, b| b - a);
+        let (slopes, inner) = match (x, places) {
+            (Operand::Scalar(step), _) => {
+                let slopes = differences / step;
+                let inner = neighbours(&slopes, dim, |a, b| (a + b) / 2.0);
+                (slopes, inner)
+            }
+            (_, Some(x)) => {
+                let steps = self.steps(&x.to_dtype(wide), dim)?;
+                let slopes = differences / &steps;
+                // Each slope counts as the other one's distance.
+                let along = steps.rank() + dim - self.rank();
+                let inner = neighbours(&slopes, dim, |a, b| {
+                    neighbours(&steps, along, |h, k| (&a * &k + &b * &h) / (h + k))
+                });
+                (slopes, inner)
+            }
+            _ => return Err(Error::argument("no places")),
+        };
+        let last = size as isize - 2;
+        let ends = [slopes.narrow(dim, 0, 1), slopes.narrow(dim, last, 1)];
+        let all = Tensor::cat([&ends[0], &inner, &ends[1]], dim);
+        Ok(all.to_dtype(dtype))
+    }
+
+    /// The tensor of places, and the dtype of what values and these give.
+    fn integral_places(&self, x: &Operand<'_>) -> (Option<Tensor>, DType) {
         let own = match self.dtype().is_float() {
             true => self.dtype(),
             false => DType::F32,
         };
-        let places = match &x {
+        let places = match x {
             Operand::Scalar(_) => None,
             Operand::Tensor(x) => Some((*x).clone()),
             Operand::Owned(x) => Some(x.clone()),
@@ -65,6 +120,15 @@ impl Tensor {
             Some(x) if x.dtype().is_float() => own.promote(x.dtype()),
             _ => own,
         };
+        (places, dtype)
+    }
+
+    /// The areas between neighbours along a dimension, in the dtype of arithmetic, the dimension, and the result's dtype.
+    #[track_caller]
+    fn areas(&self, x: Operand<'_>, dim: Dim) -> Result<(Tensor, usize, DType)> {
+        self.check()?;
+        let dim = dim.wrap(self.rank())?;
+        let (places, dtype) = self.integral_places(&x);
         let wide = dtype.compute();
         let sum = neighbours(&self.to_dtype(wide), dim, |a, b| a + b);
         let areas = match (x, places) {

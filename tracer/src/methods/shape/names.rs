@@ -2,7 +2,7 @@
 
 use super::super::attempt;
 use crate::Tensor;
-use crate::args::Dim;
+use crate::args::{Dim, Dims};
 use ferrotrace_runtime::{Error, Result};
 
 /// The shape with dimensions of size 1 added, as `atleast_` and this number want it.
@@ -27,6 +27,30 @@ impl Tensor {
     #[track_caller]
     pub fn swapaxes(&self, a: impl Into<Dim>, b: impl Into<Dim>) -> Tensor {
         self.transpose(a, b).called("swapaxes", &[self])
+    }
+
+    /// Dimensions `a` and `b` exchanged: another name of [`transpose`](Tensor::transpose).
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::ones([2, 3, 4], DType::F32, &Device::cpu());
+    /// assert_eq!(x.swapdims(0, 2).dims(), [4, 3, 2]);
+    /// ```
+    #[track_caller]
+    pub fn swapdims(&self, a: impl Into<Dim>, b: impl Into<Dim>) -> Tensor {
+        self.transpose(a, b).called("swapdims", &[self])
+    }
+
+    /// Dimensions `from` moved to the places `to`: another name of [`movedim`](Tensor::movedim).
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::ones([2, 3, 4], DType::F32, &Device::cpu());
+    /// assert_eq!(x.moveaxis(0, -1).dims(), [3, 4, 2]);
+    /// ```
+    #[track_caller]
+    pub fn moveaxis(&self, from: impl Into<Dims>, to: impl Into<Dims>) -> Tensor {
+        self.movedim(from, to).called("moveaxis", &[self])
     }
 
     /// All elements in row-major order as a vector: [`flatten`](Tensor::flatten) of all dimensions.
