@@ -119,7 +119,7 @@ impl Fusion<'_> {
     }
 
     /// Whether anything but the kernel that computes it needs a value.
-    fn is_needed(&self, producer: NodeIndex, value: ValueId) -> bool {
+    pub(super) fn is_needed(&self, producer: NodeIndex, value: ValueId) -> bool {
         let within = |steps: &[usize]| steps.iter().all(|&step| self.owner[step] == producer);
         self.temporaries
             .get(&value)

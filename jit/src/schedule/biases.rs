@@ -313,6 +313,38 @@ mod tests {
     }
 
     #[test]
+    fn what_the_library_computes_is_not_stored_between() {
+        for (function, activation) in [
+            ("gelu_tanh", Activation::GeluTanh),
+            ("relu", Activation::Relu),
+        ] {
+            for (cast, [bias, sum]) in [("", [2, 3]), ("%3: bf16[48] = to_dtype(%2)", [3, 4])] {
+                let (dtype, last) = (if cast.is_empty() { "bf16" } else { "f32" }, sum + 1);
+                let text = format!(
+                    "%0: bf16[64, 32] = input 0 [32, 1]
+                     %1: bf16[48, 32] = input 1 [32, 1]
+                     %2: {dtype}[48] = input 2 [1]
+                     {cast}
+                     %{sum}: bf16[64, 48] = linear(%0, %1, %{bias}) {{bias: true}}
+                     %{last}: bf16[64, 48] = {function}(%{sum})
+                     return %{last}"
+                );
+                let steps = steps_of(&text, &device());
+                let last = steps.last().and_then(|step| step.0);
+                assert_eq!(
+                    last.map(|epilogue| epilogue.activation),
+                    Some(activation),
+                    "{text}: {steps:?}"
+                );
+                assert!(
+                    last.is_some_and(|epilogue| epilogue.bias.is_some()),
+                    "{steps:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn what_the_library_does_as_a_whole_stays() {
         for exact in ["", " exact"] {
             let steps = steps(48, "%3", exact);

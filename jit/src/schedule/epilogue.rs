@@ -5,15 +5,18 @@
 //! What the library computes is written as a graph, lowered like any other, and compared with the kernel: there is one
 //! definition of each activation, and no list of patterns.
 
-use super::{FusedNode, Fusion, Product};
+use super::{FusedNode, Fusion, Product, Store, moved, roots};
 use crate::bisect::may_fuse;
-use crate::body::{BodyOp, Number, Source, Value};
+use crate::body::{Body, BodyOp, Number, Source, Value};
+use crate::expr::Expr;
 use crate::graph::Graph;
 use crate::lower::{Lowered, Lowering, lower, takes_bias};
 use crate::policy::Policy;
 use crate::simplify::simplify;
 use ferrotrace_kernels::{BinaryOp, Op, OpBuilderExt, Operand, ValueId};
 use ferrotrace_runtime::{Activation, DType, Device, Layout, Result, Shape};
+use petgraph::stable_graph::NodeIndex;
+use std::sync::Arc;
 
 /// What a library does with each element of a product before it stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,13 +52,13 @@ impl Fusion<'_> {
                 self.refusals.insert((node, kernel.stores[0].node), why);
                 continue;
             }
-            let Some(epilogue) = epilogue(graph, kernel, node, self.policy) else {
+            let mut fused = self.without_stores_between(reader, kernel);
+            let Some(epilogue) = epilogue(graph, &fused, node, self.policy) else {
                 continue;
             };
-            if lowering.pieces.contains_key(&kernel.stores[0].node) || !may_fuse() {
+            if lowering.pieces.contains_key(&fused.stores[0].node) || !may_fuse() {
                 continue;
             }
-            let mut fused = kernel.clone();
             fused.steps.push(product.step);
             fused.steps.sort_unstable();
             fused.product = Some(Product {
@@ -64,6 +67,36 @@ impl Fusion<'_> {
             });
             self.join(call, reader, fused);
         }
+    }
+}
+
+impl Fusion<'_> {
+    /// A kernel without what it stores for itself alone, as a sum with a bias whose readers it took up. Such a value is not rounded.
+    fn without_stores_between(&self, at: NodeIndex, kernel: &FusedNode) -> FusedNode {
+        let mut left = kernel.clone();
+        left.stores.retain(|store| self.is_needed(at, store.node));
+        if left.stores.len() == kernel.stores.len() || left.exact {
+            return left;
+        }
+        let between = |value: Value| {
+            let is = |store: &Store| store.value == value;
+            kernel.stores.iter().any(is) && !left.stores.iter().any(is)
+        };
+        // What is stored in half precision is read rounded.
+        let rounds = |value: Value| match kernel.body.value(value).op {
+            BodyOp::Round(of, _) => between(of) || between(value),
+            _ => false,
+        };
+        let unrounded = |body: &mut Body, old: Value, op: BodyOp| match op {
+            BodyOp::Round(value, _) if rounds(old) => body.value(value).op.clone(),
+            op => op,
+        };
+        let (mut body, extents) = (Body::default(), kernel.extents());
+        let wanted = roots(&left.stores);
+        let copies = body.rewrite(&kernel.body, &wanted, &unrounded, extents.as_slice());
+        left.stores = moved(&left.stores, copies, &Expr::clone);
+        left.body = Arc::new(body);
+        left
     }
 }
 
