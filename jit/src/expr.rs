@@ -114,6 +114,11 @@ impl Expr {
         self.any(&mut |t| *t == Term::Var(var))
     }
 
+    /// Whether a value of the body occurs anywhere, as in an index that is looked up.
+    pub fn follows_from_values(&self) -> bool {
+        self.any(&mut |t| matches!(t, Term::Value(_)))
+    }
+
     /// Whether a term for which `test` holds occurs anywhere, also inside other terms.
     pub fn any(&self, test: &mut dyn FnMut(&Term) -> bool) -> bool {
         self.terms.iter().any(|(term, _)| {

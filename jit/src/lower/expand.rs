@@ -7,7 +7,7 @@ pub(crate) use indices::PROVED;
 
 use super::{Realized, Site};
 use crate::body::{Body, BodyOp, MaskId, Number, Source, Value};
-use crate::expr::{Expr, Term};
+use crate::expr::Expr;
 use crate::graph::{Graph, Node, NodeOp};
 use domain::Domain;
 use ferrotrace_kernels::op::{
@@ -104,7 +104,7 @@ impl<'a> Expansion<'a> {
     /// A load through views at positions that are computed: an index in a tensor says more of them than divisions of what
     /// is known only when the kernel runs.
     fn load_through(&mut self, id: ValueId, index: &[Expr], mask: Option<MaskId>) -> Option<Value> {
-        let computed = |e: &Expr| e.any(&mut |term| matches!(term, Term::Value(_)));
+        let computed = |e: &Expr| e.follows_from_values();
         if !self.graph.node(id).is(Op::is_view) || !index.iter().any(computed) {
             return None;
         }

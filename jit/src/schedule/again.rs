@@ -260,7 +260,7 @@ fn recomputed(
             continue;
         }
         // Read elsewhere too, where only some of its positions exist, or where a value of the reader says.
-        let gathered = index.any(&mut |t| matches!(t, Term::Value(_)));
+        let gathered = index.follows_from_values();
         if gathered || mask.is_some() || !values.is_empty() {
             return None;
         }

@@ -7,10 +7,9 @@ use crate::bisect::may_fuse;
 use crate::body::{Body, BodyOp, Source, Value};
 use crate::expr::Expr;
 use crate::graph::{Graph, Rounding};
-use crate::lower::{Lowered, Lowering, takes_bias};
+use crate::lower::{Lowering, takes_bias};
 use ferrotrace_kernels::{BinaryOp, ValueId};
 use ferrotrace_runtime::Activation;
-use petgraph::Direction::Incoming;
 use petgraph::algo::has_path_connecting;
 use petgraph::stable_graph::NodeIndex;
 use std::sync::Arc;
@@ -48,7 +47,7 @@ impl Fusion<'_> {
                 continue;
             };
             let bias = head.product.and_then(|product| product.epilogue?.bias);
-            if !self.wait_for_bias(lowering, (call, reader), bias) {
+            if !self.wait_for_bias(call, bias) {
                 continue;
             }
             if tail.stores.is_empty() {
@@ -62,24 +61,12 @@ impl Fusion<'_> {
         }
     }
 
-    /// Makes a product run after what computes the bias that its reader reads. `false`, and nothing done, where the bias follows
-    /// from the product.
-    fn wait_for_bias(
-        &mut self,
-        lowering: &Lowering,
-        (call, reader): (NodeIndex, NodeIndex),
-        bias: Option<Source>,
-    ) -> bool {
+    /// Makes a product run after what computes its bias. `false`, and nothing done, where the bias follows from the product.
+    fn wait_for_bias(&mut self, call: NodeIndex, bias: Option<Source>) -> bool {
         let Some(Source::Node(bias)) = bias else {
             return true;
         };
-        let computes = |at: &NodeIndex| match (&self.graph[*at], &lowering.steps[at.index()]) {
-            (Some(kernel), _) => kernel.store(bias).is_some(),
-            (None, Lowered::Call(of)) => of.node == bias,
-            (None, _) => false,
-        };
-        let mut before = self.graph.neighbors_directed(reader, Incoming);
-        let Some(from) = before.find(computes) else {
+        let Some(from) = self.made.get(&bias).map(|&step| self.owner[step]) else {
             return false;
         };
         let may_wait = from != call && !has_path_connecting(&self.graph, call, from, None);

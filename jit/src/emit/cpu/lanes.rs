@@ -59,21 +59,16 @@ fn access(index: &Expr, along: Var, differ: &[bool]) -> usize {
     }
 }
 
-/// Whether an index follows from a value, which may differ by column.
-fn is_indirect(index: &Expr) -> bool {
-    index.any(&mut |t| matches!(t, Term::Value(_)))
-}
-
 /// What loads, and stores of every column, cost with lanes along a variable, and what loads alone cost.
 fn accesses(node: &FusedNode, along: Var) -> [usize; 2] {
     let differ = differ(node, along);
     let of = |index: &Expr| access(index, along, &differ);
     let columns = node.iter.len()..node.extents().len();
     let each = |place: &Expr| columns.clone().any(|v| place.uses(Var(v as u32)));
-    // What no column moves is read before the loop over them.
+    // What no column moves is read before the loop over them; a value may differ by column.
     let is_row = (along.0 as usize) < node.iter.len();
     let many = node.extents()[columns.clone()].iter().product::<usize>() >= 2 * GATHER;
-    let again = |index: &&Expr| !is_row || !many || each(index) || is_indirect(index);
+    let again = |index: &&Expr| !is_row || !many || each(index) || index.follows_from_values();
     let loads = node.loads().map(|(_, _, index)| index);
     let loads: usize = loads.filter(again).map(of).sum();
     let places = node.stores.iter().map(|s| node.place(s));

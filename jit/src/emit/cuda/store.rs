@@ -5,7 +5,6 @@ use super::kernel::Writer;
 use crate::body::{BodyOp, Value};
 use crate::emit::Pointer;
 use crate::emit::update::joined;
-use crate::expr::Term;
 use crate::kernel::ir::{
     Access, Block, Cached, Expr, Extent, Function, Local, Name, Part, PointerType, Space, Stmt,
     Type, ValueType,
@@ -120,7 +119,7 @@ impl Writer<'_> {
     /// Whether whole chunks are read where a row's values say.
     fn gathers(&self) -> bool {
         let valued = |v: &Value| match &self.node.body.value(*v).op {
-            BodyOp::Load { index, .. } => index.any(&mut |t| matches!(t, Term::Value(_))),
+            BodyOp::Load { index, .. } => index.follows_from_values(),
             _ => false,
         };
         self.whole.iter().any(valued)

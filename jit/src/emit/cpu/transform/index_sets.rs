@@ -12,7 +12,7 @@ use crate::emit::cpu::index::Step;
 use crate::emit::cpu::kernel::Writer;
 use crate::emit::cpu::stage::Loop;
 use crate::emit::cpu::value::{At, COLUMN, holds};
-use crate::expr::{self, Term};
+use crate::expr;
 use crate::kernel::ir::{Block, Expr, Infix, Local, Name, Stmt, Type};
 use smallvec::SmallVec;
 
@@ -131,7 +131,7 @@ impl Writer<'_> {
     /// Whether the conditions of a mask are linear in the column, and known before the row's loop.
     fn is_linear(&self, mask: MaskId) -> bool {
         let linear = |step: Step| matches!(step, Step::Uniform | Step::Unit | Step::Back);
-        let known = |e: &expr::Expr| !e.any(&mut |t| matches!(t, Term::Value(_)));
+        let known = |e: &expr::Expr| !e.follows_from_values();
         let printed = self.masks.get(&mask);
         printed.is_some_and(|all| all.iter().all(|c| linear(c.step)))
             && self.node.body.mask(mask).iter().all(known)
