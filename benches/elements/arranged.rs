@@ -226,4 +226,18 @@ pub const CASES: &[Case] = &[
         let loss = x.max_pool2d(5, 1, 2).square().sum(..);
         ferrotrace::grad(&loss, [&x]).remove(0)
     }),
+    ("singular_vectors", &[Floats(&[512, 512])], |v| {
+        let (u, s, vh) = v[0].svd();
+        (u * s).matmul(&vh)
+    }),
+    ("singular_values", &[Floats(&[512, 512])], |v| {
+        v[0].svdvals()
+    }),
+    ("principal_components", &[Floats(&[2000, 256])], |v| {
+        let x = &v[0] - v[0].mean_keepdim(0);
+        x.matmul(&x.t().matmul(&x).eigh().1.narrow(1, 246, 10))
+    }),
+    ("orthonormal_columns", &[Floats(&[2048, 512])], |v| {
+        v[0].qr().0
+    }),
 ];

@@ -34,6 +34,16 @@ def gradient_of_max_pool(x):
     return x.grad
 
 
+def singular_vectors(x):
+    u, s, vh = torch.linalg.svd(x, full_matrices=False)
+    return (u * s) @ vh
+
+
+def principal_components(x):
+    x = x - x.mean(0)
+    return x @ torch.linalg.eigh(x.T @ x)[1][:, 246:]
+
+
 def neighbours_of_gathered(table, k):
     cells = table[k]
     return sum(cells.roll((i, j), (0, 1)) for i in (-1, 0, 1) for j in (-1, 0, 1))
@@ -167,6 +177,10 @@ CASES = {
         lambda x: x.unfold(2, 5, 1).unfold(3, 5, 1).flatten(4).argmax(4),
     ),
     "gradient_of_max_pool": ([floats(4, 16, 64, 64)], gradient_of_max_pool),
+    "singular_vectors": ([floats(512, 512)], singular_vectors),
+    "singular_values": ([floats(512, 512)], torch.linalg.svdvals),
+    "principal_components": ([floats(2000, 256)], principal_components),
+    "orthonormal_columns": ([floats(2048, 512)], lambda x: torch.linalg.qr(x)[0]),
 }
 
 for name, (inputs, program) in CASES.items():

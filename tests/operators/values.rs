@@ -162,3 +162,45 @@ fn integers_wrap() {
         assert_eq!(read(sum), [3]);
     });
 }
+
+/// Views that are longer than what is copied at a time, along the first dimension and along others.
+#[test]
+fn views_are_read_in_row_major_order() {
+    everywhere(|device| {
+        let [rows, columns] = [1030, 1100];
+        let data: Vec<i32> = (0..(rows * columns) as i32).collect();
+        let x = Tensor::from_slice(&data, [rows, columns], device);
+        let at = |i: usize, j: usize| data[i * columns + j];
+        let of = |view: &Tensor, [m, n]: [usize; 2], at: &dyn Fn(usize, usize) -> i32| {
+            let want: Vec<i32> = (0..m * n).map(|k| at(k / n, k % n)).collect();
+            assert_eq!(view.dims(), [m, n]);
+            assert!(view.to_vec::<i32>().expect("elements") == want);
+            let array = view.to_ndarray::<i32>().expect("elements");
+            assert!(array.iter().eq(&want));
+        };
+        of(&x.t(), [columns, rows], &|i, j| at(j, i));
+        of(&x.narrow(1, 3, 1097), [rows, 1097], &|i, j| at(i, j + 3));
+        of(&x.narrow(0, 5, 2), [2, columns], &|i, j| at(i + 5, j));
+        of(&x.flip(0), [rows, columns], &|i, j| at(rows - 1 - i, j));
+        let row = x.narrow(0, 7, 1).expand([1200, columns]);
+        of(&row, [1200, columns], &|_, j| at(7, j));
+        let one = x.narrow(1, 9, 1).t().narrow(0, 0, 1);
+        of(&one, [1, rows], &|_, j| at(j, 9));
+        let empty = x.narrow(1, 2, 0).t();
+        assert!(empty.to_vec::<i32>().expect("no elements").is_empty());
+    });
+}
+
+#[test]
+fn more_elements_than_memory_holds_are_an_error() {
+    everywhere(|device| {
+        let one = Tensor::ones(1, F32, device);
+        one.eval().expect("a number");
+        let many = one.expand([1usize << 40]);
+        let read = [many.to_vec::<f32>().err(), many.to_ndarray::<f32>().err()];
+        for error in read {
+            let error = error.expect("more than the machine has").to_string();
+            assert!(error.contains("out of memory"), "{error}");
+        }
+    });
+}

@@ -3,10 +3,12 @@
 use crate::flush::{flush_tensors, stored_array};
 use crate::history::{self, Of, Rule};
 use crate::{Input, Mode, Tensor, mode, trace};
+use ferrotrace_kernels::copy::contiguous;
 use ferrotrace_kernels::op::Cast;
 use ferrotrace_kernels::{Array, Op};
 use ferrotrace_runtime::{
     Buffer, Counter, DType, Device, Element, Error, FloatEnvironment, Layout, Result, Shape, count,
+    host,
 };
 use half::{bf16, f16};
 use ndarray::ArrayD;
@@ -334,26 +336,38 @@ pub(crate) fn on_host(array: Array) -> Result<Array> {
     array.to_device(&Device::cpu())
 }
 
+/// Elements that are copied at a time out of an array that does not lie row by row.
+const PIECE: usize = 1 << 20;
+
 /// The elements of an array in host memory, in row-major order.
 pub(crate) fn elements<T: Element>(array: &Array) -> Result<Vec<T>> {
-    let all = array.buffer.as_slice::<T>();
-    if array.numel() == 0 {
-        return Ok(Vec::new());
+    let count = array.numel();
+    let mut all = host::vector(count)?;
+    if count == 0 {
+        return Ok(all);
     }
-    let outside = || Error::internal("an array exceeds its buffer");
-    if array.layout.is_contiguous() {
+    let mut append = |array: &Array| {
         let first = array.layout.offset();
-        return all
-            .get(first..first + array.numel())
-            .map(<[T]>::to_vec)
-            .ok_or_else(outside);
+        let dense = array.buffer.as_slice::<T>();
+        let dense = dense.get(first..first + array.numel());
+        all.extend_from_slice(dense.ok_or_else(|| Error::internal("an array exceeds its buffer"))?);
+        Ok(())
+    };
+    if array.layout.is_contiguous() {
+        append(array)?;
+        return Ok(all);
     }
-    array
-        .layout
-        .offsets()
-        .map(|at| all.get(at).copied())
-        .collect::<Option<_>>()
-        .ok_or_else(outside)
+    let layout = &array.layout;
+    let (shape, strides) = (layout.shape(), layout.strides());
+    let step = (PIECE / (count / shape[0])).max(1);
+    for start in (0..shape[0]).step_by(step) {
+        let mut part = shape.clone();
+        part.dims_mut()[0] = step.min(shape[0] - start);
+        let offset = layout.offset() as isize + start as isize * strides[0];
+        let part = Layout::new(part, strides.into(), offset as usize);
+        append(&contiguous(&array.with_layout(part))?)?;
+    }
+    Ok(all)
 }
 
 /// The elements of an array in host memory as binary64.

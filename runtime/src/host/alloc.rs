@@ -244,6 +244,19 @@ pub fn trim() {
     }
 }
 
+/// An empty vector with room for `len` elements.
+///
+/// # Errors
+/// `OutOfMemory`: the machine has less memory, or the system gives none.
+pub fn vector<T>(len: usize) -> Result<Vec<T>> {
+    let bytes = len.saturating_mul(std::mem::size_of::<T>());
+    let mut vector = Vec::new();
+    if bytes > memory_bytes() || vector.try_reserve_exact(len).is_err() {
+        return Err(out_of_memory(bytes));
+    }
+    Ok(vector)
+}
+
 /// Bytes that the allocator keeps for reuse, besides what the threads' magazines hold.
 pub fn cached_bytes() -> usize {
     CACHED.load(Relaxed)

@@ -10,7 +10,7 @@ mod map;
 mod plain;
 pub(crate) mod size_class;
 
-pub use alloc::{cached_bytes, trim};
+pub use alloc::{cached_bytes, trim, vector};
 pub use arithmetic::peak;
 pub use bandwidth::bandwidth;
 pub use bf16::{has_amx, has_bf16_dots};

@@ -88,10 +88,16 @@ fn bits_do_not_depend_on_threads() {
         for dtype in WIDE {
             let x = dense(&[2, n, n], dtype, &a);
             let b = dense(&[n, 70], dtype, &noise(n * 70, 1));
-            let all = [x.cholesky(), x.solve(&b), x.qr().0, x.eigh().1];
+            let found = |x: &Tensor| {
+                let (u, _, vh) = x.svd();
+                let factors = [x.cholesky(), x.solve(&b), x.qr().0, x.eigh().1, u, vh];
+                let [w, s] = [x.eigvalsh(), x.svdvals()];
+                factors.into_iter().chain([w, s]).collect::<Vec<Tensor>>()
+            };
+            let all = found(&x);
             for i in 0..2 {
                 let own = x.select(0, i).contiguous();
-                let alone = [own.cholesky(), own.solve(&b), own.qr().0, own.eigh().1];
+                let alone = found(&own);
                 for (all, alone) in all.iter().zip(&alone) {
                     equal(&all.select(0, i), alone.dims(), &values(alone));
                 }
@@ -151,6 +157,7 @@ fn eigen(x: &Tensor, a: &[f64], n: usize) {
     let (w, v) = x.eigh();
     assert_eq!((w.dims(), v.dims()), (&[n][..], &[n, n][..]));
     let (w, v) = (values(&w), values(&v));
+    agree(&values(&x.eigvalsh()), &w, slack(x.dtype()));
     assert!(w.windows(2).all(|w| w[0] <= w[1]), "{w:?}");
     let scaled: Vec<f64> = (0..n * n).map(|at| v[at] * w[at % n]).collect();
     let back = product(&scaled, &turned(&v, [n, n]), [n, n, n]);
@@ -206,6 +213,7 @@ fn singular(x: &Tensor, a: &[f64], [m, n]: [usize; 2]) {
         (&[m, k][..], &[k][..], &[k, n][..])
     );
     let (u, s, vh) = (values(&u), values(&s), values(&vh));
+    agree(&values(&x.svdvals()), &s, slack(x.dtype()));
     assert!(
         s.windows(2).all(|s| s[0] >= s[1]) && s.iter().all(|&s| s >= 0.0),
         "{s:?}"
@@ -227,7 +235,7 @@ fn singular(x: &Tensor, a: &[f64], [m, n]: [usize; 2]) {
 #[test]
 fn singular_values_and_vectors() {
     each(&WIDE, true, |dtype| {
-        for [m, n] in SIZES {
+        for [m, n] in SIZES.into_iter().chain([[130, 40], [97, 97]]) {
             let of = |a: &[f64]| singular(&dense(&[m, n], dtype, a), a, [m, n]);
             let a = noise(m * n, 8);
             of(&a);

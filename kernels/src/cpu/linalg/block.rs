@@ -55,15 +55,26 @@ pub fn subtract<T: Float>(
             product.expect("rows and both operands are as long as the tile's sizes say");
         }
     };
-    let whole = count / TILE * TILE;
+    by_tiles(all, row, row * k, one);
+}
+
+/// Calls `f(first, tile)` on tiles of rows of `row` elements, each of which takes some `cost` operations. Tiles are of one
+/// size but for the last, whatever threads there are.
+pub fn by_tiles<T: Float>(
+    all: &mut [T],
+    row: usize,
+    cost: usize,
+    f: impl Fn(usize, &mut [T]) + Sync,
+) {
+    let whole = all.len() / row.max(1) / TILE * TILE;
     let (tiles, rest) = all.split_at_mut(whole * row);
-    rows(tiles, TILE * row, TILE * row * k, |first, tiles| {
+    rows(tiles, TILE * row, TILE * cost, |first, tiles| {
         for (i, tile) in tiles.chunks_exact_mut(TILE * row).enumerate() {
-            one((first + i) * TILE, tile);
+            f((first + i) * TILE, tile);
         }
     });
     if !rest.is_empty() {
-        one(whole, rest);
+        f(whole, rest);
     }
 }
 
@@ -85,14 +96,5 @@ pub fn product<T: Float>(left: &[T], right: &[T], n: usize, out: &mut [T]) {
         let product = multiply(sizes, left, View::dense(right, n), tile, n, false);
         product.expect("both operands are as long as the tile's sizes say");
     };
-    let whole = if n == 0 { 0 } else { n / TILE * TILE };
-    let (tiles, rest) = out.split_at_mut(whole * n);
-    rows(tiles, TILE * n, TILE * n * n, |first, tiles| {
-        for (i, tile) in tiles.chunks_exact_mut(TILE * n).enumerate() {
-            one((first + i) * TILE, tile);
-        }
-    });
-    if !rest.is_empty() {
-        one(whole, rest);
-    }
+    by_tiles(out, n, n * n, one);
 }

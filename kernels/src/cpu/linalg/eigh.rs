@@ -3,7 +3,9 @@
 //! symmetric matrices, 1968).
 
 use super::qr::reflector;
-use super::row::{add, dot, pair, scale, transposed, turn};
+use super::reflections::product;
+use super::row::{dot, scale, step};
+use super::strips::{Strips, Turn};
 use super::{Fault, Float};
 use crate::cpu::dense::rows;
 
@@ -15,98 +17,119 @@ const STEPS: usize = 60;
 /// # Errors
 /// An element is not finite; the iteration does not end.
 pub fn eigh<T: Float>(a: &mut [T], n: usize, values: &mut [T]) -> Result<(), Fault> {
-    for i in 0..n {
-        for j in i + 1..n {
-            a[i * n + j] = a[j * n + i];
-        }
-    }
-    let scale = scale(a).ok_or(Fault::NotFinite)?;
-    a.iter_mut().for_each(|x| *x = *x / scale);
-    let (mut d, mut e) = (vec![T::ZERO; n], vec![T::ZERO; n]);
-    tridiagonal(a, n, &mut d, &mut e);
-    let mut vectors = transposed(a, n, n);
-    iterate(&mut d, &mut e, &mut vectors, n)?;
+    let mut reduced = Tridiagonal::new(a, n)?;
+    let vectors = product(a, &reduced.factors, (n, n), 1);
+    let mut strips = Strips::new(&vectors, n, n);
+    iterate(&mut reduced, |turn| strips.turn(turn))?;
+    let d = &reduced.d;
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|&i, &j| d[i].partial_cmp(&d[j]).unwrap_or(std::cmp::Ordering::Equal));
-    for (j, &from) in order.iter().enumerate() {
-        values[j] = d[from] * scale;
-        for i in 0..n {
-            a[i * n + j] = vectors[from * n + i];
-        }
+    for (value, &from) in values.iter_mut().zip(&order) {
+        *value = d[from] * reduced.scale;
     }
+    strips.each_row(&order, |i, row| a[i * n..(i + 1) * n].copy_from_slice(row));
     Ok(())
 }
 
-/// Takes a symmetric matrix to a tridiagonal one, of diagonal `d`, with `e` below it, and leaves the orthogonal matrix that
-/// does so.
-fn tridiagonal<T: Float>(a: &mut [T], n: usize, d: &mut [T], e: &mut [T]) {
-    let mut factors = vec![T::ZERO; n];
-    let (mut v, mut w) = (vec![T::ZERO; n], vec![T::ZERO; n]);
-    let half = T::from_f64(0.5);
-    for k in 0..n.saturating_sub(1) {
-        let first = k + 1;
-        d[k] = a[k * n + k];
-        let v = &mut v[first..n];
-        v.copy_from_slice(&a[k * n + first..(k + 1) * n]);
-        let factor = reflector(v);
-        (e[k], v[0], factors[k]) = (v[0], T::ONE, factor);
-        // Row k is not read again: it keeps the vector.
-        a[k * n + first..(k + 1) * n].copy_from_slice(v);
-        if factor == T::ZERO {
-            continue;
-        }
-        let (v, rest, w) = (&*v, &mut a[first * n..], &mut w[first..n]);
-        rows(w, 1, n - first, |from, w| {
-            for (i, w) in w.iter_mut().enumerate() {
-                *w = factor * dot(&rest[(from + i) * n + first..(from + i + 1) * n], v);
-            }
-        });
-        let along = half * factor * dot(w, v);
-        add(w, -along, v);
-        let w = &*w;
-        rows(rest, n, 2 * (n - first), |from, rest| {
-            for (i, row) in rest.chunks_exact_mut(n).enumerate() {
-                add(&mut row[first..], -v[from + i], w);
-                add(&mut row[first..], -w[from + i], v);
-            }
-        });
+/// The eigenvalues in ascending order of a matrix, which is overwritten and of which the lower triangle is read.
+///
+/// # Errors
+/// As [`eigh`].
+pub fn eigenvalues<T: Float>(a: &mut [T], n: usize, values: &mut [T]) -> Result<(), Fault> {
+    let mut reduced = Tridiagonal::new(a, n)?;
+    iterate(&mut reduced, |_| ())?;
+    for (value, &d) in values.iter_mut().zip(&reduced.d) {
+        *value = d * reduced.scale;
     }
-    if n > 0 {
-        d[n - 1] = a[n * n - 1];
-        a[n * n - 1] = T::ONE;
-    }
-    product(a, n, &factors, &mut w);
+    values.sort_by(|x, y| x.partial_cmp(y).unwrap_or(std::cmp::Ordering::Equal));
+    Ok(())
 }
 
-/// The product of the reflections, whose vectors stand behind the diagonal of each row, in their place.
-fn product<T: Float>(a: &mut [T], n: usize, factors: &[T], sums: &mut [T]) {
-    for k in (0..n.saturating_sub(1)).rev() {
-        let first = k + 1;
-        let (head, rest) = a.split_at_mut(first * n);
-        let row = &mut head[k * n..];
-        if factors[k] != T::ZERO {
-            let (v, sums) = (&row[first..], &mut sums[first..n]);
-            sums.fill(T::ZERO);
-            for (row, &v) in rest.chunks_exact(n).zip(v) {
-                add(sums, v, &row[first..]);
-            }
-            for (row, &v) in rest.chunks_exact_mut(n).zip(v) {
-                add(&mut row[first..], -factors[k] * v, sums);
+/// A symmetric tridiagonal matrix.
+struct Tridiagonal<T> {
+    /// The diagonal.
+    d: Vec<T>,
+    /// The elements below it; the last is 0.
+    e: Vec<T>,
+    /// The factors of the reflections that lead to it.
+    factors: Vec<T>,
+    /// What the matrix was divided by.
+    scale: T,
+}
+
+impl<T: Float> Tridiagonal<T> {
+    /// Reduces a matrix. Each row of it keeps the vector of a reflection, with zeros in front.
+    ///
+    /// # Errors
+    /// An element is not finite.
+    fn new(a: &mut [T], n: usize) -> Result<Tridiagonal<T>, Fault> {
+        for i in 0..n {
+            for j in i + 1..n {
+                a[i * n + j] = a[j * n + i];
             }
         }
-        row.fill(T::ZERO);
-        row[k] = T::ONE;
-        rest.chunks_exact_mut(n).for_each(|row| row[k] = T::ZERO);
+        let scale = scale(a).ok_or(Fault::NotFinite)?;
+        a.iter_mut().for_each(|x| *x = *x / scale);
+        let (mut d, mut e) = (vec![T::ZERO; n], vec![T::ZERO; n]);
+        let mut factors = vec![T::ZERO; n.saturating_sub(1)];
+        // A step's change of the rows behind it, v·wᵀ + w·vᵀ, is made by the step after it, which reads them anyway.
+        let (mut v, mut w) = (vec![T::ZERO; n], vec![T::ZERO; n]);
+        let (mut next, mut sums) = (vec![T::ZERO; n], vec![T::ZERO; n]);
+        let half = T::from_f64(0.5);
+        for k in 0..n {
+            let first = k + 1;
+            let (head, rest) = a.split_at_mut(first * n);
+            let row = &mut head[k * n..];
+            step(&mut row[k..], (v[k], &w[k..]), (w[k], &v[k..]), None);
+            d[k] = row[k];
+            row[..first].fill(T::ZERO);
+            if first == n {
+                break;
+            }
+            let factor = reflector(&mut row[first..]);
+            e[k] = std::mem::replace(&mut row[first], T::ONE);
+            factors[k] = factor;
+            next[first..].copy_from_slice(&row[first..]);
+            {
+                let (v, w, next) = (&v, &w, &next[first..]);
+                let changed = sums[first..].iter_mut();
+                let mut pairs: Vec<(&mut T, &mut [T])> =
+                    changed.zip(rest.chunks_exact_mut(n)).collect();
+                rows(&mut pairs, 1, (n - first) / 2, |from, pairs| {
+                    for (i, (sum, row)) in pairs.iter_mut().enumerate() {
+                        let at = first + from + i;
+                        let before = ((v[at], &w[first..]), (w[at], &v[first..]));
+                        **sum = factor * step(&mut row[first..], before.0, before.1, Some(next));
+                    }
+                });
+            }
+            let along = half * factor * dot(&sums[first..], &next[first..]);
+            for ((sum, &v), w) in sums[first..]
+                .iter()
+                .zip(&next[first..])
+                .zip(&mut w[first..])
+            {
+                *w = *sum - along * v;
+            }
+            v[first..].copy_from_slice(&next[first..]);
+        }
+        Ok(Tridiagonal {
+            d,
+            e,
+            factors,
+            scale,
+        })
     }
 }
 
-/// Takes a tridiagonal matrix to a diagonal one, and turns the rows of `vectors` with it.
-fn iterate<T: Float>(d: &mut [T], e: &mut [T], vectors: &mut [T], n: usize) -> Result<(), Fault> {
+/// Takes a tridiagonal matrix to a diagonal one; `turn` is told each rotation.
+fn iterate<T: Float>(of: &mut Tridiagonal<T>, mut turn: impl FnMut(Turn<T>)) -> Result<(), Fault> {
+    let (d, e, n) = (&mut of.d, &mut of.e, of.factors.len() + 1);
     let small = |d: &[T], e: &[T], m: usize| {
         let near = d[m].abs() + d[m + 1].abs();
         e[m].abs() <= T::EPSILON * near || e[m].abs() <= T::LEAST
     };
-    for l in 0..n {
+    for l in 0..d.len() {
         for step in 0.. {
             let end = (l..n - 1).find(|&m| small(d, e, m)).unwrap_or(n - 1);
             if end == l {
@@ -115,7 +138,7 @@ fn iterate<T: Float>(d: &mut [T], e: &mut [T], vectors: &mut [T], n: usize) -> R
             if step == STEPS {
                 return Err(Fault::Diverged);
             }
-            sweep(d, e, vectors, n, l..end);
+            sweep(d, e, &mut turn, l..end);
         }
     }
     Ok(())
@@ -125,8 +148,7 @@ fn iterate<T: Float>(d: &mut [T], e: &mut [T], vectors: &mut [T], n: usize) -> R
 fn sweep<T: Float>(
     d: &mut [T],
     e: &mut [T],
-    vectors: &mut [T],
-    n: usize,
+    turn: &mut impl FnMut(Turn<T>),
     block: std::ops::Range<usize>,
 ) {
     let (l, m, two) = (block.start, block.end, T::from_f64(2.0));
@@ -150,8 +172,8 @@ fn sweep<T: Float>(
         p = s * r;
         d[i + 1] = g + p;
         g = c * r - b;
-        let (x, y) = pair(vectors, n, i, i + 1);
-        turn(x, y, (c, s));
+        let at = i as u32;
+        turn(Turn { at, c, s });
     }
     d[l] = d[l] - p;
     e[l] = g;

@@ -9,21 +9,23 @@ mod exponential;
 mod float;
 mod lu;
 mod qr;
+mod reflections;
 mod row;
 mod small;
+mod strips;
 mod svd;
 mod triangular;
 
 pub use cholesky::cholesky;
 pub use eig::{Eig, eig};
-pub use eigh::eigh;
+pub use eigh::{eigenvalues, eigh};
 pub use exponential::exponential;
 pub use float::Float;
 pub use lu::lu;
 pub use qr::qr;
 pub use row::transposed;
 pub use small::{SMALL, SmallEquations, SmallForm, cholesky_small, lu_small};
-pub use svd::{Svd, svd};
+pub use svd::{Svd, singular_values, svd};
 pub use triangular::{Triangular, solve};
 
 use super::dense::rows;

@@ -1,10 +1,50 @@
-//! Householder's reflections (Golub and Van Loan, Matrix Computations, 5.2.2), with the signs of LAPACK.
+//! Householder's reflections (Golub and Van Loan, Matrix Computations, 5.2), with the signs of LAPACK.
 
 use super::Float;
-use super::row::{add, greatest, norm};
+use super::reflections::{BLOCK, Reflections, product};
+use super::row::{add, dot, greatest, norm};
 
 /// Factors a matrix of m ≥ n rows: Q in its place, of orthonormal columns, and R, upper triangular, in `r`.
 pub fn qr<T: Float>(a: &mut [T], m: usize, n: usize, r: &mut [T]) {
+    match n <= BLOCK {
+        true => column_by_column(a, m, n, r),
+        false => block_by_block(a, m, n, r),
+    }
+}
+
+/// Reflections of a block of columns are applied together to the columns behind it.
+fn block_by_block<T: Float>(a: &mut [T], m: usize, n: usize, r: &mut [T]) {
+    let (mut vectors, mut factors) = (vec![T::ZERO; n * m], vec![T::ZERO; n]);
+    r.fill(T::ZERO);
+    for start in (0..n).step_by(BLOCK) {
+        let end = (start + BLOCK).min(n);
+        for j in start..end {
+            let column = &mut vectors[j * m..(j + 1) * m];
+            for (i, x) in column.iter_mut().enumerate() {
+                *x = a[i * n + j];
+            }
+        }
+        for j in start..end {
+            let (head, behind) = vectors[..end * m].split_at_mut((j + 1) * m);
+            let v = &mut head[j * m + j..];
+            factors[j] = reflector(v);
+            r[j * n + j] = std::mem::replace(&mut v[0], T::ONE);
+            for column in behind.chunks_exact_mut(m) {
+                let along = factors[j] * dot(v, &column[j..]);
+                add(&mut column[j..], -along, v);
+            }
+            for i in 0..j {
+                r[i * n + j] = std::mem::replace(&mut head[j * m + i], T::ZERO);
+            }
+        }
+        let of = &vectors[start * m + start..];
+        let block = Reflections::new(of, m, m - start, &factors[start..end]);
+        block.apply(&mut a[start * n..], n, end..n, true);
+    }
+    a.copy_from_slice(&product(&vectors, &factors, (m, n), 0));
+}
+
+fn column_by_column<T: Float>(a: &mut [T], m: usize, n: usize, r: &mut [T]) {
     let mut factors = vec![T::ZERO; n];
     let (mut v, mut sums) = (vec![T::ZERO; m], vec![T::ZERO; n]);
     for j in 0..n {

@@ -28,16 +28,22 @@ impl<T: Float> Loop for Dot<'_, T> {
                 sums[l] = sums[l] + x[l] * y[l];
             }
         }
-        let mut width = LANES / 2;
-        while width > 0 {
-            for l in 0..width {
-                sums[l] = sums[l] + sums[l + width];
-            }
-            width /= 2;
-        }
         let rest = x[whole..].iter().zip(&y[whole..]);
-        rest.fold(sums[0], |sum, (&x, &y)| sum + x * y)
+        rest.fold(total(sums), |sum, (&x, &y)| sum + x * y)
     }
+}
+
+/// The sum of running sums.
+#[inline(always)]
+fn total<T: Float>(mut sums: [T; LANES]) -> T {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for l in 0..width {
+            sums[l] = sums[l] + sums[l + width];
+        }
+        width /= 2;
+    }
+    sums[0]
 }
 
 /// Σ x·y.
@@ -67,6 +73,63 @@ impl<T: Float> Loop for Add<'_, T> {
 #[inline]
 pub fn add<T: Float>(to: &mut [T], factor: T, x: &[T]) {
     dispatch(Add { to, factor, x });
+}
+
+struct Step<'a, T> {
+    row: &'a mut [T],
+    first: (T, &'a [T]),
+    second: (T, &'a [T]),
+    with: Option<&'a [T]>,
+}
+
+impl<T: Float> Loop for Step<'_, T> {
+    type Output = T;
+
+    #[inline(always)]
+    fn run(self) -> T {
+        let n = self.row.len();
+        let ((f, x), (g, y)) = (self.first, self.second);
+        let (row, x, y) = (self.row, &x[..n], &y[..n]);
+        let Some(with) = self.with else {
+            for ((to, &x), &y) in row.iter_mut().zip(x).zip(y) {
+                *to = *to - f * x - g * y;
+            }
+            return T::ZERO;
+        };
+        let (with, whole) = (&with[..n], n / LANES * LANES);
+        let (lanes, rest) = row.split_at_mut(whole);
+        let mut sums = [T::ZERO; LANES];
+        let others = x.chunks_exact(LANES).zip(y.chunks_exact(LANES));
+        let all = lanes.chunks_exact_mut(LANES).zip(others);
+        for ((row, (x, y)), with) in all.zip(with.chunks_exact(LANES)) {
+            let mut now = [T::ZERO; LANES];
+            for l in 0..LANES {
+                now[l] = row[l] - f * x[l] - g * y[l];
+            }
+            row.copy_from_slice(&now);
+            for l in 0..LANES {
+                sums[l] = sums[l] + now[l] * with[l];
+            }
+        }
+        let others = x[whole..].iter().zip(&y[whole..]).zip(&with[whole..]);
+        rest.iter_mut()
+            .zip(others)
+            .fold(total(sums), |sum, (row, ((&x, &y), &with))| {
+                *row = *row - f * x - g * y;
+                sum + *row * with
+            })
+    }
+}
+
+/// row −= f·x + g·y, and its product with another row, if there is one.
+#[inline]
+pub fn step<T: Float>(row: &mut [T], first: (T, &[T]), second: (T, &[T]), with: Option<&[T]>) -> T {
+    dispatch(Step {
+        row,
+        first,
+        second,
+        with,
+    })
 }
 
 struct Turn<'a, T> {

@@ -1,7 +1,7 @@
 //! What the gradients of factorisations are made of.
 
 use super::triangular::SolveTriangular;
-use crate::op::gradient::transposed;
+use crate::op::gradient::{reshaped, transposed};
 use crate::op::{Cat, Iota, Narrow, Triangle};
 use crate::{BinaryOp, Composite, Op, OpBuilder, OpBuilderExt, UnaryOp, ValueId};
 use ferrotrace_runtime::{Result, Shape};
@@ -44,6 +44,14 @@ pub(super) fn solved_behind(
     let x = transposed(b, x)?;
     let y = solved(b, op, a, x)?;
     transposed(b, y)
+}
+
+/// A vector as a row.
+pub(super) fn row(b: &mut dyn OpBuilder, x: ValueId) -> Result<ValueId> {
+    let mut shape = b.shape(x).clone();
+    let last = shape.rank() - 1;
+    shape.dims_mut().insert(last, 1);
+    reshaped(b, x, &shape)
 }
 
 /// aᵀ·x.

@@ -19,7 +19,8 @@ use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::linalg::{Fault, Float, each};
 use crate::op::operator::{Operator, operators};
 use crate::op::{
-    Cholesky, Eig, Eigh, ExchangeRows, Exponential, Lu, LuSolve, Qr, SolveTriangular, Svd,
+    Cholesky, Eig, Eigh, Eigvalsh, ExchangeRows, Exponential, Lu, LuSolve, Qr, SolveTriangular,
+    Svd, Svdvals,
 };
 use crate::{ArgMeta, Array, Sizes};
 use ferrotrace_runtime::{DType, Error, Layout, Result, Shape};
@@ -35,8 +36,10 @@ operators! {
             ExchangeRows(ExchangeRows),
             Qr(Qr),
             Eigh(Eigh),
+            Eigvalsh(Eigvalsh),
             Eig(Eig),
             Svd(Svd),
+            Svdvals(Svdvals),
             Exponential(Exponential),
         }
         boxed {}

@@ -1,12 +1,15 @@
 //! The singular value decomposition.
 
-use super::build::{columns, on_diagonal, over_differences, product_turned, rows, turned_product};
+use super::build::{
+    columns, on_diagonal, over_differences, product_turned, row, rows, turned_product,
+};
 use super::{cubic, factorised, matrices, with_float};
 use crate::arg::{Arg, array};
-use crate::cpu::linalg::svd;
+use crate::cpu::linalg::{singular_values, svd};
+use crate::op::Factorisation;
 use crate::op::gradient::{Adjoint, Gradients, transposed};
 use crate::op::operator::{Inferred, Operator, facts, text};
-use crate::{ArgMeta, Array, BinaryOp, Class, OpBuilder, OpBuilderExt, ValueId};
+use crate::{ArgMeta, Array, BinaryOp, Class, Op, OpBuilder, OpBuilderExt, ValueId};
 use ferrotrace_runtime::{DType, Result, Shape};
 
 /// The factors of A = U·diag(S)·Vᵀ, S descending. `[.., m, n]` gives, with the lesser number k, `[.., m + 1 + k, n]`: U in the
@@ -118,6 +121,49 @@ impl Operator for Svd {
                 rest[..k].copy_from_slice(&found.values);
                 rest[n..].copy_from_slice(&found.vh);
                 Ok(())
+            })
+        })
+    }
+}
+
+/// Singular values alone, in descending order: `[.., m, n]` gives `[.., k]`, where k is the lesser number.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Svdvals {}
+
+impl Operator for Svdvals {
+    text!("svdvals");
+    facts! { class: Class::Library, light: false, jumps: false, work: |_, of| cubic(of, 8) }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        let of = matrices(self.name(), args, 0)?;
+        let mut shape = of.batch.clone();
+        shape.dims_mut().push(of.rows.min(of.columns));
+        Ok((shape, of.dtype))
+    }
+
+    /// U·diag(s)·Vᵀ for gradients s of the values. It exists where values are equal, too.
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        let x = of.value(0)?;
+        let shape = b.shape(x).clone();
+        let op = Svd {
+            rows: shape[shape.rank() - 2],
+        };
+        let factors = b.push(Op::from(Factorisation::from(op.clone())), &[x.into()])?;
+        let Factors { u, vh, .. } = op.factors(b, factors)?;
+        let of_values = row(b, of.gradient)?;
+        let left = b.mul(u, of_values)?;
+        b.matmul(left, vh).map(|found| of.first(found))
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        let x = array(args, 0)?;
+        let &[.., m, n] = x.shape().dims() else {
+            return Err(ferrotrace_runtime::Error::internal("a matrix was expected"));
+        };
+        let k = m.min(n);
+        with_float!(self.name(), dtype, T => {
+            factorised::<T>(x, shape, (m * n, k), 8 * m * n * k, |x, out| {
+                singular_values(x, m, n, out)
             })
         })
     }

@@ -4,7 +4,7 @@ use super::super::attempt;
 use super::super::attempt_both;
 use super::factor;
 use crate::{Input, Tensor};
-use ferrotrace_kernels::op::{Cholesky, Eigh, Qr, Svd};
+use ferrotrace_kernels::op::{Cholesky, Eigh, Eigvalsh, Qr, Svd, Svdvals};
 use ferrotrace_runtime::{DType, Result};
 
 impl Tensor {
@@ -92,8 +92,7 @@ impl Tensor {
     #[track_caller]
     pub fn eigvalsh(&self) -> Tensor {
         let of = attempt!("eigvalsh", self.matrices("eigvalsh"), self);
-        let factors = of.apply_as("eigvalsh", factor(Eigh {}));
-        factors.select(-2, 0).called("eigvalsh", &[self])
+        of.apply(factor(Eigvalsh {}))
     }
 
     /// U, of orthonormal columns, the singular values in descending order, and Vᵀ, of orthonormal rows, with U·diag(S)·Vᵀ equal
@@ -146,8 +145,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn svdvals(&self) -> Tensor {
-        let [_, s, _] = attempt!("svdvals", self.singular("svdvals"), self);
-        s.called("svdvals", &[self])
+        let of = attempt!("svdvals", self.matrices("svdvals"), self);
+        of.apply(factor(Svdvals {}))
     }
 
     /// The pseudoinverse (Moore and Penrose): `[.., m, n]` of `F32` or `F64` gives `[.., n, m]`. Singular values below the greatest

@@ -2,43 +2,17 @@
 //! factor, whose rows differ in size: then few sweeps are needed (Drmač and Veselić, New fast and accurate Jacobi SVD
 //! algorithm, 2008).
 
-use super::row::{add, dot, norm, pair, scale, transposed, turn};
-use super::{Fault, Float, qr};
+use super::super::row::{add, dot, norm, pair, scale, turn};
+use super::super::{Fault, Float, qr};
+use super::Svd;
 use crate::cpu::matmul::multiply;
 use crate::cpu::view::{Sizes, View};
 
 /// Sweeps over all pairs of rows; six to ten are usual.
 const SWEEPS: usize = 60;
 
-/// The factors of a matrix of `m` rows and `n` columns; k is the lesser number.
-#[derive(Debug)]
-pub struct Svd<T> {
-    /// Orthonormal columns, m by k.
-    pub u: Vec<T>,
-    /// The singular values in descending order.
-    pub values: Vec<T>,
-    /// Orthonormal rows, k by n.
-    pub vh: Vec<T>,
-}
-
-/// The singular value decomposition.
-///
-/// # Errors
-/// An element is not finite; the rotations do not end.
-pub fn svd<T: Float>(a: &[T], m: usize, n: usize) -> Result<Svd<T>, Fault> {
-    if m < n {
-        let turned = tall(transposed(a, m, n), n, m)?;
-        return Ok(Svd {
-            u: transposed(&turned.vh, m, m),
-            values: turned.values,
-            vh: transposed(&turned.u, n, m),
-        });
-    }
-    tall(a.to_vec(), m, n)
-}
-
 /// The factors of a matrix of at least as many rows as columns.
-fn tall<T: Float>(mut q: Vec<T>, m: usize, n: usize) -> Result<Svd<T>, Fault> {
+pub(super) fn tall<T: Float>(mut q: Vec<T>, m: usize, n: usize) -> Result<Svd<T>, Fault> {
     let scale = scale(&q).ok_or(Fault::NotFinite)?;
     q.iter_mut().for_each(|x| *x = *x / scale);
     let mut r = vec![T::ZERO; n * n];
