@@ -6,6 +6,7 @@ use crate::node::{Node, NodeArc, NodeInput, State, Status, summaries};
 use crate::plans::LITTLE;
 use ferrotrace_runtime::{Channel, log};
 use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 
 /// Steps that a path shows at least.
@@ -15,7 +16,7 @@ const LEAST_STEPS: usize = 8;
 const MOST_SEARCHES: u32 = 4;
 
 /// The tensor operands of a node, if it is recorded.
-pub(super) fn operands(node: &Node) -> Vec<NodeArc> {
+pub(super) fn operands(node: &Node) -> SmallVec<[NodeArc; 3]> {
     match &*node.state() {
         State::Recorded(inputs) => inputs
             .iter()
@@ -24,7 +25,7 @@ pub(super) fn operands(node: &Node) -> Vec<NodeArc> {
                 _ => None,
             })
             .collect(),
-        _ => Vec::new(),
+        _ => SmallVec::new(),
     }
 }
 
@@ -102,7 +103,7 @@ pub(super) fn long(last: &NodeArc, limit: u32) {
         path.iter()
             .position(|node| Some(node.facts.location) == line)
     };
-    let repeat = step_begin(&path).or_else(repeat);
+    let repeat = step_begin(&path).map(|(begin, _)| begin).or_else(repeat);
     let wanted = match repeat {
         Some(repeat) if repeat + 1 < path.len() => carried(last, &path[repeat]),
         _ => vec![last.clone()],
@@ -119,15 +120,24 @@ pub(super) fn small_loop(last: &NodeArc, level: u32) {
     if searched == level && times >= MOST_SEARCHES {
         return;
     }
-    correct_levels(last);
-    if last.level() < level {
-        return;
+    let mut path = deepest_path(last);
+    // A path as long as the level says shows that the level is right.
+    if path.len() < level as usize {
+        correct_levels(last);
+        if last.level() < level {
+            return;
+        }
+        path = deepest_path(last);
     }
     SEARCHED.set((level, if searched == level { times + 1 } else { 1 }));
-    let path = deepest_path(last);
-    let Some(begin) = step_begin(&path) else {
+    let Some((begin, step)) = step_begin(&path) else {
         return;
     };
+    // A loop within the steps of another: what the outer one holds of its last step is older than the inner one's states.
+    let is_held = |at: &usize| path[*at + 1].handles() > 0;
+    let begin = (begin + step..path.len() - 1)
+        .find(is_held)
+        .unwrap_or(begin);
     let elements: usize = path.iter().map(|node| node.facts.shape.numel()).sum();
     let is_kept = |node: &NodeArc| node.is_expected();
     if elements / path.len() > LITTLE || path[begin..].iter().any(is_kept) {
@@ -138,9 +148,10 @@ pub(super) fn small_loop(last: &NodeArc, level: u32) {
     flush_steps(last, wanted, Stores::Steps);
 }
 
-/// Where the step of a loop that is being recorded begins on a path, which ends with its first operation: the steps before it
-/// recorded the same operations on the same lines. What the first steps begin with may differ, and what the last one ends with.
-fn step_begin(path: &[NodeArc]) -> Option<usize> {
+/// Where the step of a loop that is being recorded begins on a path, which ends with its first operation, and the operations of
+/// a step: the steps before it recorded the same operations on the same lines. What the first steps begin with may differ, and
+/// what the last one ends with.
+fn step_begin(path: &[NodeArc]) -> Option<(usize, usize)> {
     let of = |node: &NodeArc| {
         let line = std::ptr::from_ref(node.facts.location).addr();
         (line, node.facts.hash)
@@ -155,7 +166,8 @@ fn step_begin(path: &[NodeArc]) -> Option<usize> {
         first += 1;
     }
     let begins = |at: &usize| recorded[*at] == recorded[first];
-    (first % step..first).step_by(step).take(3).find(begins)
+    let begin = (first % step..first).step_by(step).take(3).find(begins)?;
+    Some((begin, step))
 }
 
 /// What operations under `last`, from `begin` on, read of those recorded before it: all states that a loop whose step begins there
@@ -222,6 +234,30 @@ mod tests {
             let found = carried(next.node(), begin.node());
             let is_found = |x: &Tensor| found.iter().any(|node| NodeArc::ptr_eq(node, x.node()));
             assert_eq!((found.len(), is_found(&x), is_found(&y)), (2, true, true));
+        });
+    }
+
+    /// A step of forty steps of an inner loop: flushes leave the same operations pending at the end of each.
+    #[test]
+    fn a_loop_within_a_step_is_flushed_with_the_step() {
+        with_mode(Mode::Compiled, || {
+            let ones = Tensor::ones(4, DType::F32, &Device::cpu());
+            ones.eval().expect("ones");
+            let (mut x, mut v) = (ones.clone(), ones);
+            let mut levels = Vec::new();
+            for _ in 0..12 {
+                let (mut inner, mut speed) = (x.clone(), v.clone());
+                for _ in 0..40 {
+                    speed = &speed - inner.sin() * 0.01;
+                    inner = &inner + &speed * 0.01;
+                }
+                (x, v) = (inner, speed);
+                levels.push(x.node().level());
+            }
+            assert!(
+                levels[2..].iter().all(|&level| level == levels[2]),
+                "{levels:?}"
+            );
         });
     }
 }

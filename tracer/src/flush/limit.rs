@@ -151,7 +151,7 @@ fn compute_summaries(last: &NodeArc) -> bool {
 /// Bytes that no handle reaches and a node's pending trace keeps alive, perhaps with others.
 fn kept_by(node: &NodeArc) -> u64 {
     let mut seen: HashSet<*const Node> = HashSet::new();
-    let mut stack = operands(node);
+    let mut stack = operands(node).into_vec();
     let mut kept = 0;
     while let Some(node) = stack.pop() {
         if seen.insert(NodeArc::as_ptr(&node)) {
