@@ -8,7 +8,7 @@ mod common;
 use common::noise;
 use ferrotrace::DType::*;
 use ferrotrace::prelude::*;
-use ferrotrace::{Stats, stats_scope};
+use ferrotrace::{Stats, explain, stats_scope};
 
 /// What a loop read at a step.
 type Read = Vec<f64>;
@@ -373,6 +373,29 @@ fn a_product_in_a_state_is_computed_once_a_step() {
 
 /// What shrinks has another size at each step; after some, its place is known all the same.
 // A state that is a view of what a library computes: the view is no value to store, what it shows is.
+/// What a step reads needs random numbers and sums of rows, and so does its new state, which the next flush computes.
+#[test]
+fn costly_values_under_a_read_and_a_state_are_computed_once() {
+    let step = |x: &Tensor| {
+        let noise = Tensor::randn([40, 30], F64, &Device::cpu());
+        let scores = (x + &noise * 0.1).square().cos().sum(1);
+        let next = x - scores.softmax(0).matmul(&noise) * 0.02;
+        (next, scores.mean(..))
+    };
+    with_mode(Mode::Compiled, || {
+        let (mut x, mut told) = (state(30, &Device::cpu()), String::new());
+        for n in 0..12 {
+            let (next, mean) = step(&x);
+            x = next;
+            if n == 11 {
+                told = explain([&mean]).to_string();
+            }
+            mean.item::<f64>().expect("a mean");
+        }
+        assert_eq!(told.matches("= randn(").count(), 1, "{told}");
+    });
+}
+
 #[test]
 fn a_view_of_a_solution_in_a_state_is_solved_once_a_step() {
     let device = Device::cpu();

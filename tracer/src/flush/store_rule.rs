@@ -6,7 +6,7 @@ use crate::node::NodeArc;
 use ferrotrace_kernels::Class;
 use ferrotrace_runtime::DType;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// Marks the nodes that are stored as well. With `all`, those that anything outside the collection reaches; else, of
 /// those with a live handle, the costly ones and those that would keep as many bytes alive as they have if they stayed
@@ -155,13 +155,15 @@ struct Remembered {
 }
 
 impl Remembered {
-    fn insert(&mut self, node: &NodeArc) {
+    fn insert(&mut self, node: &NodeArc) -> bool {
         if self.places.len() >= MOST_REPEATED {
             *self = Remembered::default();
         }
-        if self.places.insert(Place::of(node)) {
+        let fresh = self.places.insert(Place::of(node));
+        if fresh {
             *self.sizes.entry(Sizeless::of(node)).or_default() += 1;
         }
+        fresh
     }
 
     fn contains(&self, node: &NodeArc) -> bool {
@@ -198,7 +200,13 @@ impl Sizeless {
 thread_local! {
     /// What a thread computed a second time.
     static REPEATED: RefCell<Remembered> = RefCell::default();
+
+    /// Searches of [`remember_costly`] since the last that found a place.
+    static QUIET: Cell<u32> = const { Cell::new(0) };
 }
+
+/// Searches without a new place after which one in as many is made: each passes over the whole collection.
+const SEARCHES: u32 = 16;
 
 /// Places remembered at most; the next one forgets all.
 const MOST_REPEATED: usize = 4096;
@@ -206,8 +214,16 @@ const MOST_REPEATED: usize = 4096;
 /// Sizes of one place that count apart: after so many, every size of it is known.
 const MOST_SIZES: u32 = 6;
 
-fn remember(node: &NodeArc) {
-    let _ = REPEATED.try_with(|repeated| repeated.borrow_mut().insert(node));
+/// Operations for each element, on the longest path of those that a flush repeats, from which the element is stored instead.
+const COSTLY: usize = 32;
+
+/// Operations that take longer than a result of a kernel, which its memory and its place in the plan cost.
+const LEAST_WORK: usize = 1 << 14;
+
+/// Remembers the place of a node; whether it was not known.
+fn remember(node: &NodeArc) -> bool {
+    let fresh = REPEATED.try_with(|repeated| repeated.borrow_mut().insert(node));
+    fresh.unwrap_or(false)
 }
 
 /// Marks what an earlier flush computed and something outside of the collection needs: what a loop reads of its state at
@@ -226,10 +242,53 @@ pub(crate) fn add_computed(collected: &Collected, is_output: &mut [bool]) {
     for number in (0..found.len()).filter(|&n| found[n] && !is_output[n]) {
         remember(collected.entry_node(number as u32));
     }
+    remember_costly(collected, is_output);
     for number in 0..is_output.len() {
         is_output[number] = is_output[number] || is_state(collected, number, is_output);
     }
     mark_computed(collected, is_output);
+}
+
+/// Remembers what an earlier flush computed, what this one computes anew reads, and what takes much to compute again: the next
+/// flush that computes values of these places stores them.
+fn remember_costly(collected: &Collected, is_output: &[bool]) {
+    let quiet = QUIET.get();
+    QUIET.set(quiet.wrapping_add(1));
+    if quiet >= SEARCHES && !quiet.is_multiple_of(SEARCHES) {
+        return;
+    }
+    let node = |n: usize| collected.entry_node(n as u32);
+    let mut work: Vec<usize> = Vec::with_capacity(is_output.len());
+    for number in 0..is_output.len() {
+        let edges = collected.entry_edges(number).iter();
+        let operands = edges.filter_map(|edge| match *edge {
+            Edge::Node(n) => Some(n as usize),
+            _ => None,
+        });
+        if !node(number).was_computed() {
+            for n in operands {
+                let elements = node(n).facts.shape.numel();
+                let costly = work[n] >= LEAST_WORK.max(COSTLY * elements);
+                let worth = costly && !is_output[n] && is_worth_keeping(collected, n, is_output);
+                if worth && remember(node(n)) {
+                    QUIET.set(0);
+                }
+            }
+            work.push(0);
+            continue;
+        }
+        let (mut size, mut before) = (node(number).facts.shape.numel(), 0);
+        for n in operands {
+            size = size.max(node(n).facts.shape.numel());
+            before = before.max(if is_output[n] { 0 } else { work[n] });
+        }
+        let each = match node(number).facts.op().class() {
+            Class::View => 0,
+            Class::Random => COSTLY,
+            _ => 1,
+        };
+        work.push(before.saturating_add(size.saturating_mul(each)));
+    }
 }
 
 /// Whether a tensor or a pending operation holds a value, and earlier values of its place had to be computed twice.
@@ -241,7 +300,13 @@ fn is_state(collected: &Collected, number: usize, is_output: &[bool]) -> bool {
     let node = collected.node(entry.place);
     // A thread that ends remembers nothing.
     let known = REPEATED.try_with(|repeated| repeated.borrow().contains(node));
-    known.unwrap_or(false) && is_worth_storing(collected, number, is_output)
+    known.unwrap_or(false) && is_worth_keeping(collected, number, is_output)
+}
+
+/// Whether storing a value saves more than it costs, or it is random numbers, which take long to draw.
+fn is_worth_keeping(collected: &Collected, number: usize, is_output: &[bool]) -> bool {
+    let class = collected.entry_node(number as u32).facts.op().class();
+    class == Class::Random || is_worth_storing(collected, number, is_output)
 }
 
 /// Marks the values that an earlier flush computed and that something outside of the collection needs. Of several in a row
