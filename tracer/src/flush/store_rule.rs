@@ -258,6 +258,10 @@ fn remember_costly(collected: &Collected, is_output: &[bool]) {
         return;
     }
     let node = |n: usize| collected.entry_node(n as u32);
+    // The second step of a loop that says what it carries computes what all later steps do.
+    if (0..is_output.len()).any(|n| node(n).is_carried()) {
+        return;
+    }
     let mut work: Vec<usize> = Vec::with_capacity(is_output.len());
     for number in 0..is_output.len() {
         let edges = collected.entry_edges(number).iter();
