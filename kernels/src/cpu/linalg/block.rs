@@ -84,7 +84,7 @@ pub fn panel<T: Float>(a: &[T], row: usize, from: usize, to: usize) -> Vec<T> {
     rows.flat_map(|r| r[from..to].iter().copied()).collect()
 }
 
-/// Writes the product of two matrices of `n` rows and columns.
+/// Writes the product of rows of `n` elements and a matrix of `n` rows and columns.
 pub fn product<T: Float>(left: &[T], right: &[T], n: usize, out: &mut [T]) {
     let one = |first: usize, tile: &mut [T]| {
         let sizes = Sizes {

@@ -3,7 +3,7 @@
 //! symmetric matrices, 1968).
 
 use super::qr::reflector;
-use super::reflections::product;
+use super::reflections::orthonormal;
 use super::row::{dot, scale, step};
 use super::strips::{Strips, Turn};
 use super::{Fault, Float};
@@ -18,7 +18,8 @@ const STEPS: usize = 60;
 /// An element is not finite; the iteration does not end.
 pub fn eigh<T: Float>(a: &mut [T], n: usize, values: &mut [T]) -> Result<(), Fault> {
     let mut reduced = Tridiagonal::new(a, n)?;
-    let vectors = product(a, &reduced.factors, (n, n), 1);
+    let mut vectors = vec![T::ZERO; n * n];
+    orthonormal(a, &reduced.factors, (n, n), 1, &mut vectors);
     let mut strips = Strips::new(&vectors, n, n);
     iterate(&mut reduced, |turn| strips.turn(turn))?;
     let d = &reduced.d;

@@ -1,7 +1,7 @@
 //! Householder's reflections (Golub and Van Loan, Matrix Computations, 5.2), with the signs of LAPACK.
 
 use super::Float;
-use super::reflections::{BLOCK, Reflections, product};
+use super::reflections::{BLOCK, Reflections, orthonormal};
 use super::row::{add, dot, greatest, norm};
 
 /// Factors a matrix of m ≥ n rows: Q in its place, of orthonormal columns, and R, upper triangular, in `r`.
@@ -41,7 +41,7 @@ fn block_by_block<T: Float>(a: &mut [T], m: usize, n: usize, r: &mut [T]) {
         let block = Reflections::new(of, m, m - start, &factors[start..end]);
         block.apply(&mut a[start * n..], n, end..n, true);
     }
-    a.copy_from_slice(&product(&vectors, &factors, (m, n), 0));
+    orthonormal(&vectors, &factors, (m, n), 0, a);
 }
 
 fn column_by_column<T: Float>(a: &mut [T], m: usize, n: usize, r: &mut [T]) {

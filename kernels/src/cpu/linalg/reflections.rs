@@ -83,15 +83,16 @@ impl<'a, T: Float> Reflections<'a, T> {
     }
 }
 
-/// The first `n` columns of the product of reflections, a matrix of `m` rows. Row k of `vectors`, of `m` elements, holds
+/// Writes the first `n` columns of the product of reflections, a matrix of `m` rows. Row k of `vectors`, of `m` elements, holds
 /// vector k, whose first element is `shift` behind its place on the diagonal; zeros stand before it.
-pub(super) fn product<T: Float>(
+pub(super) fn orthonormal<T: Float>(
     vectors: &[T],
     factors: &[T],
     (m, n): (usize, usize),
     shift: usize,
-) -> Vec<T> {
-    let mut q = vec![T::ZERO; m * n];
+    q: &mut [T],
+) {
+    q.fill(T::ZERO);
     (0..n.min(m)).for_each(|i| q[i * n + i] = T::ONE);
     let starts = (0..factors.len()).step_by(BLOCK);
     for start in starts.rev() {
@@ -101,5 +102,4 @@ pub(super) fn product<T: Float>(
         let block = Reflections::new(of, m, m - first, &factors[start..end]);
         block.apply(&mut q[first * n..], n, first..n, false);
     }
-    q
 }

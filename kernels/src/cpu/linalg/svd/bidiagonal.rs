@@ -93,7 +93,7 @@ struct Change<'a, T> {
 }
 
 impl<T: Float> Change<'_, T> {
-    /// Takes it from rows and columns from `start` on, and writes the sums of the rows' products with `with`.
+    /// Takes it from the rows and columns from these on, and adds up the rows, each times its element of `with`.
     fn make(
         &self,
         a: &mut [T],

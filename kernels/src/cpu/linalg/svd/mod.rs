@@ -5,13 +5,11 @@ mod bidiagonal;
 mod iteration;
 mod jacobi;
 
-use super::block::by_tiles;
-use super::reflections::product;
+use super::block::product;
+use super::reflections::orthonormal;
 use super::row::{scale, transposed};
 use super::strips::Strips;
 use super::{Fault, Float, qr};
-use crate::cpu::matmul::multiply;
-use crate::cpu::view::{Sizes, View};
 use bidiagonal::Bidiagonal;
 use iteration::iterate;
 
@@ -102,8 +100,9 @@ fn tall<T: Float>(a: Vec<T>, m: usize, n: usize) -> Result<Svd<T>, Fault> {
     let Upper { mut r, q, scale } = Upper::new(a, m, n)?;
     let mut vectors = (vec![T::ZERO; n * n], vec![T::ZERO; n * n]);
     let mut reduced = Bidiagonal::new(&mut r, n, Some((&mut vectors.0, &mut vectors.1)));
-    let left = product(&vectors.0, &reduced.left, (n, n), 0);
-    let right = product(&vectors.1, &reduced.right, (n, n), 1);
+    let (mut left, mut right) = (vec![T::ZERO; n * n], r);
+    orthonormal(&vectors.0, &reduced.left, (n, n), 0, &mut left);
+    orthonormal(&vectors.1, &reduced.right, (n, n), 1, &mut right);
     let (mut left, mut right) = (Strips::new(&left, n, n), Strips::new(&right, n, n));
     iterate(&mut reduced, |at, first, second| {
         right.turn(first.at(at));
@@ -131,15 +130,6 @@ fn tall<T: Float>(a: Vec<T>, m: usize, n: usize) -> Result<Svd<T>, Fault> {
         return Ok(Svd { u, values, vh });
     };
     let mut u = vec![T::ZERO; m * n];
-    by_tiles(&mut u, n, n * n, |first, tile| {
-        let sizes = Sizes {
-            m: tile.len() / n,
-            n,
-            k: n,
-        };
-        let (q, own) = (View::dense(&q[first * n..], n), View::dense(&own, n));
-        let product = multiply(sizes, q, own, tile, n, false);
-        product.expect("both operands are as long as the tile's sizes say");
-    });
+    product(&q, &own, n, &mut u);
     Ok(Svd { u, values, vh })
 }
