@@ -240,4 +240,10 @@ pub const CASES: &[Case] = &[
     ("orthonormal_columns", &[Floats(&[2048, 512])], |v| {
         v[0].qr().0
     }),
+    ("gamma_numbers", &[Floats(&[512, 512])], |v| {
+        (v[0].abs() + 0.5).standard_gamma()
+    }),
+    ("poisson_counts", &[Floats(&[512, 512])], |v| {
+        (v[0].abs() * 8.0).poisson()
+    }),
 ];

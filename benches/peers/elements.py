@@ -181,6 +181,8 @@ CASES = {
     "singular_values": ([floats(512, 512)], torch.linalg.svdvals),
     "principal_components": ([floats(2000, 256)], principal_components),
     "orthonormal_columns": ([floats(2048, 512)], lambda x: torch.linalg.qr(x)[0]),
+    "gamma_numbers": ([floats(512, 512)], lambda x: torch._standard_gamma(x.abs() + 0.5)),
+    "poisson_counts": ([floats(512, 512)], lambda x: torch.poisson(x.abs() * 8)),
 }
 
 for name, (inputs, program) in CASES.items():

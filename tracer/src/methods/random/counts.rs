@@ -9,7 +9,7 @@ use ferrotrace_runtime::{DType, Error, Result};
 
 /// Tries of a rejection; the last one counts whether it is accepted or not. A try is accepted with a probability of at
 /// least 0.75, so that fewer than one element in 10⁹ has none.
-pub(super) const TRIES: usize = 16;
+const TRIES: usize = 16;
 
 /// From this mean on, counts are drawn by rejection.
 const MANY: f64 = 10.0;
@@ -29,10 +29,25 @@ fn numbers(x: &Tensor) -> Tensor {
     line.reshape([&[COUNTED][..], &vec![1; x.rank()]].concat())
 }
 
+/// log k! of whole numbers from 0 on, with an error below 10⁻¹¹: Stirling's series of (k + 7)!, less the logarithm of its
+/// last seven factors. It has no branch, and takes a fraction of the time of `lgamma`, which is right for all numbers.
+#[track_caller]
+fn log_factorial(k: &Tensor) -> Tensor {
+    let factors = (2..=7).fold(k + 1.0, |product, i| product * (k + f64::from(i)));
+    let x = k + 8.0;
+    let inverse = x.recip();
+    let square = inverse.square();
+    let series = ((&square * (-1.0 / 1680.0) + 1.0 / 1260.0) * &square - 1.0 / 360.0) * square;
+    let series = (series + 1.0 / 12.0) * inverse;
+    // log √2π
+    let constant = 0.918_938_533_204_672_7;
+    (&x - 0.5) * x.log() - x + constant + series - factors.log()
+}
+
 /// The first of the tries along the first dimension that was accepted.
 #[track_caller]
 pub(super) fn first(tries: &Tensor, accepted: &Tensor) -> Tensor {
-    let last = TRIES as isize - 1;
+    let last = tries.dims()[0] as isize - 1;
     let mut found = tries.select(0, last);
     for k in (0..last).rev() {
         found = accepted
@@ -43,10 +58,10 @@ pub(super) fn first(tries: &Tensor, accepted: &Tensor) -> Tensor {
 }
 
 impl Generator {
-    /// Numbers uniform in [0, 1) for tries at each element.
+    /// Numbers uniform in [0, 1) for `n` tries at each element.
     #[track_caller]
-    pub(super) fn tries(&self, x: &Tensor) -> Tensor {
-        self.rand(behind(TRIES, x), DType::F64, &x.device())
+    pub(super) fn tries(&self, n: usize, x: &Tensor) -> Tensor {
+        self.rand(behind(n, x), DType::F64, &x.device())
     }
 
     /// How many events there are where none has probability `none`, and k one `ratios[k − 1]` times that of k − 1: the
@@ -69,7 +84,7 @@ impl Generator {
         logarithm: impl Fn(&Tensor) -> Tensor,
         most: Option<&Tensor>,
     ) -> Tensor {
-        let (u, v) = (self.tries(centre) - 0.5, self.tries(centre));
+        let (u, v) = (self.tries(TRIES, centre) - 0.5, self.tries(TRIES, centre));
         let width = 0.5 - u.abs();
         let counts = ((&a * 2.0 / &width + &b) * u + centre).floor();
         let mut inside = counts.ge(0.0);
@@ -96,7 +111,7 @@ impl Generator {
         let a = &b * 0.02483 - 0.059;
         let inverse = 1.1239 + 1.1328 / (&b - 3.4);
         let log = many.log();
-        let logarithm = |k: &Tensor| k * &log - &many - (k + 1.0).lgamma();
+        let logarithm = |k: &Tensor| k * &log - &many - log_factorial(k);
         let centre = &many + 0.43;
         let drawn = self.rejected(&centre, [a, b, inverse], logarithm, None);
         let y = is_many.where_cond(&drawn, &counted);
@@ -148,7 +163,7 @@ impl Generator {
         let a = &b * 0.0248 + p * 0.01 - 0.0873;
         let inverse = (5.1 / &b + 2.83) * deviation;
         let mode = ((n + 1.0) * p).floor();
-        let ways = |k: &Tensor| (k + 1.0).lgamma() + (n - k + 1.0).lgamma();
+        let ways = |k: &Tensor| log_factorial(k) + log_factorial(&(n - k));
         let (most, odds) = (ways(&mode), (p / (1.0 - p)).log());
         let logarithm = |k: &Tensor| &most - ways(k) + (k - &mode) * &odds;
         let centre = n * p + 0.5;
@@ -198,5 +213,29 @@ impl Tensor {
     #[track_caller]
     pub fn binomial<'a>(&self, p: impl Into<Operand<'a>>) -> Tensor {
         process().binomial(self, p)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferrotrace_runtime::Device;
+
+    #[test]
+    fn factorials() {
+        let mut sum = 0.0;
+        let mut numbers = vec![0.0];
+        for k in 1..=3000 {
+            sum += f64::from(k).ln();
+            numbers.push(sum);
+        }
+        let k = Tensor::arange(0, 3001, 1, DType::F64, &Device::cpu());
+        let got = log_factorial(&k).to_vec::<f64>().expect("numbers");
+        for (k, (got, want)) in got.iter().zip(&numbers).enumerate() {
+            assert!(
+                (got - want).abs() < 1e-11 * want.max(1.0),
+                "{k}: {got} for {want}"
+            );
+        }
     }
 }

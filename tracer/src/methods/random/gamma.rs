@@ -1,12 +1,16 @@
 //! Numbers of the distribution of Γ.
 
 use super::super::attempt;
-use super::counts::{TRIES, behind, drawn_for, first};
+use super::counts::{behind, drawn_for, first};
 use crate::Tensor;
 use crate::generator::{Generator, process};
 use crate::grad::custom_grad;
 use crate::trace;
 use ferrotrace_runtime::DType;
+
+/// Tries of a rejection; the last one counts whether it is accepted or not. A try is accepted with a probability of at
+/// least 0.95, so that fewer than one element in 10⁹ has none.
+const TRIES: usize = 7;
 
 /// How the number `x` that was drawn for `a` moves with it where the distribution function stays: the derivative of that
 /// function by a, over the density ([Figurnov et al. 2018](https://arxiv.org/abs/1805.08498)), from two values of the part
@@ -45,7 +49,7 @@ impl Generator {
         draw(&[shapes]).called("standard_gamma", &[shapes])
     }
 
-    /// By the method of Marsaglia and Tsang, of which a try is accepted with a probability of at least 0.95.
+    /// By the method of Marsaglia and Tsang.
     #[track_caller]
     fn numbers_of_gamma(&self, shapes: &Tensor) -> Tensor {
         let _trace = trace::follow(shapes.node());
@@ -56,7 +60,7 @@ impl Generator {
         let is_low = shape.lt(1.0);
         let d = is_low.where_cond(&(&shape + 1.0), &shape) - 1.0 / 3.0;
         let normal = self.randn(behind(TRIES, &x), DType::F64, &x.device());
-        let log = (-self.tries(&x)).log1p();
+        let log = (-self.tries(TRIES, &x)).log1p();
         let root = 1.0 + &normal * (&d * 9.0).rsqrt();
         let inside = root.gt(0.0);
         let cube = inside.where_cond(&root, 1.0).pow(3.0);
