@@ -86,17 +86,13 @@ fn compile_all(sources: BTreeSet<String>) {
     compile_all_for(ARCH, sources);
 }
 
-/// To machine code where a source holds instructions of its own, which the assembler alone knows; else to PTX, in which
-/// the compiler has found every other fault, in less than half of the time.
 fn compile_all_for(arch: &str, sources: BTreeSet<String>) {
-    let ptx = arch.replace("sm_", "compute_");
     let queue = Mutex::new(sources.into_iter());
     let work = || {
         loop {
             let next = queue.lock().expect("no panic").next();
             let Some(text) = next else { return };
-            let target = if text.contains("asm") { arch } else { &ptx };
-            if let Err(error) = compile_for(target, &text) {
+            if let Err(error) = compile_for(arch, &text) {
                 panic!("{error}\n{text}");
             }
         }
