@@ -308,7 +308,7 @@ const DRAWS: usize = 20_000;
 #[test]
 fn counts_of_events() {
     both(|| {
-        for (seed, rate) in [0.0, 0.3, 4.0, 9.5, 10.0, 31.0, 1000.0]
+        for (seed, rate) in [0.0, 0.3, 4.0, 9.5, 10.0, 31.0, 1000.0, 1e15, 1e20]
             .into_iter()
             .enumerate()
         {
@@ -350,6 +350,7 @@ fn counts_of_successes() {
         (40.0, 0.5),
         (1e5, 1e-5),
         (1e5, 0.75),
+        (1e20, 0.4),
         (7.0, 0.0),
         (7.0, 1.0),
     ];

@@ -5,6 +5,7 @@ mod gamma;
 mod special;
 
 pub use formula::Rounding;
+pub(super) use gamma::log_poisson;
 
 use crate::Tensor;
 use crate::args::Operand;

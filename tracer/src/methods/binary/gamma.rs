@@ -81,25 +81,46 @@ fn log_gamma_of_one_more(a: &Tensor) -> Tensor {
     series * a.square() + a * (1.0 - EULER) - a.log1p()
 }
 
-/// xᵃ·e⁻ˣ / Γ(a + 1).
+/// a·(d − ln(1 + d)) for d = (x − a)/a, with all digits where x is near a: ln(xᵃ·e⁻ˣ) is a·ln(a) − a less that.
 #[track_caller]
-fn density(a: &Tensor, x: &Tensor) -> Tensor {
-    // Of a great a, as far as x is from it.
-    let is_great = a.ge(10.0);
-    let great = is_great.where_cond(a, 10.0);
-    let off = (x - &great) / &great;
+fn fall(a: &Tensor, x: &Tensor) -> Tensor {
+    let off = (x - a) / a;
     let near = off.abs().lt(0.4);
     let small = near.where_cond(&off, 0.0);
-    // off − ln(1 + off), by the series of the logarithm of a quotient.
+    // The series of the logarithm of a quotient.
     let s = &small / (&small + 2.0);
     let square = s.square();
     let series = polynomial((1..=13).map(|k| 1.0 / f64::from(2 * k + 1)), &square) * &square;
     let close = &square * 2.0 / (1.0 - &s) - s * 2.0 * series;
-    let far = off - (x / &great).log();
-    let lost = near.where_cond(&close, &far) * &great;
-    let inverse = great.recip();
-    let stirling = polynomial(STIRLING.into_iter(), &inverse.square()) * inverse;
-    let by_distance = -lost - stirling - (great * (2.0 * PI)).log() * 0.5;
+    let far = off - (x / a).log();
+    near.where_cond(&close, &far) * a
+}
+
+/// ln Γ(a + 1) − (a + 1/2)·ln(a) + a − ln √2π of a from 8 on, by Stirling's series.
+#[track_caller]
+fn stirling(a: &Tensor) -> Tensor {
+    let inverse = a.recip();
+    polynomial(STIRLING.into_iter(), &inverse.square()) * inverse
+}
+
+/// ln(μᵏ·e^(−μ) / k!) of counts k ≥ 0 and a mean μ ≥ 1: the logarithm of a Poisson probability. It is that of k + 8, where
+/// Stirling's series holds, less the logarithm of what eight more factors change. Nothing large cancels, so that it holds
+/// for all means.
+#[track_caller]
+pub fn log_poisson(k: &Tensor, mean: &Tensor) -> Tensor {
+    let more = k + 8.0;
+    let last = &more / mean;
+    let factors = (1..8).fold(last, |product, i| product * ((k + f64::from(i)) / mean));
+    let scale = factors / (&more * (2.0 * PI)).sqrt();
+    scale.log() - fall(&more, mean) - stirling(&more)
+}
+
+/// xᵃ·e⁻ˣ / Γ(a + 1).
+#[track_caller]
+fn density(a: &Tensor, x: &Tensor) -> Tensor {
+    let is_great = a.ge(10.0);
+    let great = is_great.where_cond(a, 10.0);
+    let by_distance = -fall(&great, x) - stirling(&great) - (great * (2.0 * PI)).log() * 0.5;
     let small = is_great.where_cond(1.0, a);
     let plain = &small * x.log() - x - (small + 1.0).lgamma();
     is_great.where_cond(&by_distance, &plain).exp()
@@ -234,5 +255,38 @@ impl Tensor {
         part::<true>(&a, &x)
             .to_dtype(dtype)
             .called("gammaincc", &[self])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferrotrace_runtime::Device;
+
+    #[test]
+    fn poisson_probabilities() {
+        let k = Tensor::arange(0, 3001, 1, DType::F64, &Device::cpu());
+        for mean in [1.0, 10.0, 2900.0] {
+            let means = k.full_like(mean);
+            let got = log_poisson(&k, &means).to_vec::<f64>().expect("numbers");
+            let mut want = -mean;
+            for (k, got) in got.iter().enumerate() {
+                if k > 0 {
+                    want += (mean / k as f64).ln();
+                }
+                let bound = 1e-12 * want.abs().max(10.0);
+                assert!((got - want).abs() < bound, "{k}: {got} for {want}");
+            }
+        }
+        // Of a great mean it is the normal distribution.
+        for mean in [1e12, 1e18, 1e22] {
+            for z in [-2.0, 0.0, 1.5] {
+                let k = Tensor::full(1, mean + z * f64::sqrt(mean), DType::F64, &Device::cpu());
+                let got = log_poisson(&k, &k.full_like(mean)).item::<f64>();
+                let want = -0.5 * (z * z + (2.0 * PI * mean).ln());
+                let got = got.expect("a number");
+                assert!((got - want).abs() < 1e-4, "{mean}: {got} for {want}");
+            }
+        }
     }
 }
