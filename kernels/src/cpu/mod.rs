@@ -27,4 +27,4 @@ pub use operand::{cast, strided, tiles};
 pub use pointwise::{binary, copy, join, unary};
 use product::long;
 pub use product::{matmul, sum, vector, view};
-pub use window::{conv, depthwise, interpolate, pool, shifted, weight};
+pub use window::{conv, depthwise, interpolate, pool, pool_gradient, shifted, weight};

@@ -13,6 +13,7 @@ pub use crate::ops::composite::attention::{Attention, AttentionGradient};
 pub use crate::ops::composite::einsum::Einsum;
 pub use crate::ops::composite::loss::{Loss, ReducedLoss, Reduction};
 pub use crate::ops::composite::norm::{BatchNorm, GroupNorm, LayerNorm, RmsNorm};
+pub use crate::ops::composite::pool::{AdaptiveAvgPoolGradient, PoolGradient};
 pub use crate::ops::composite::product::{AddMatmul, ConvBias, Linear};
 pub use crate::ops::composite::random::Dropout;
 pub use crate::ops::composite::reduction::{CountNonzero, Norm, Var};

@@ -1,7 +1,6 @@
 //! Pooling and resampling of trailing spatial dimensions.
 
 pub mod definition;
-mod gradient;
 
 use super::tensor;
 use crate::arg::{Arg, array};
@@ -11,10 +10,11 @@ use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::interpolate::{bicubic, bilinear, nearest};
 use crate::cpu::number::{with_floating, with_type};
 use crate::cpu::pool::{adaptive, pool};
-use crate::op::gradient::{Adjoint, Gradients, by_definition};
+use crate::op::gradient::{Adjoint, Gradients, by_definition, wide};
 use crate::op::operator::{Inferred, Operator, attributes, facts, question, text};
+use crate::op::{AdaptiveAvgPoolGradient, PoolGradient};
 use crate::text::Line;
-use crate::{ArgMeta, Array, Class, OpBuilder, PoolKind};
+use crate::{ArgMeta, Array, Class, Composite, Op, OpBuilder, PoolKind};
 use ferrotrace_runtime::{Category, DType, Error, Result, Shape};
 use smallvec::SmallVec;
 
@@ -69,7 +69,19 @@ impl Operator for PoolSpec {
     }
 
     fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
-        gradient::vjp(self, b, of)
+        let x = of.value(0)?;
+        let shape = b.shape(x);
+        let lead = shape.rank() - self.kernel.len();
+        let gradient = PoolGradient {
+            spec: self.clone(),
+            input: SmallVec::from_slice(&shape[lead..]),
+        };
+        let g = wide(b, of.gradient)?;
+        let dx = match self.kind {
+            PoolKind::Max => b.push(Op::from(Composite::from(gradient)), &[g.into(), x.into()])?,
+            PoolKind::Avg => b.push(Op::from(Composite::from(gradient)), &[g.into()])?,
+        };
+        Ok(of.first(dx))
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
@@ -98,7 +110,27 @@ impl Operator for AdaptiveAvgPool {
     }
 
     fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
-        gradient::adaptive(b, of)
+        let shape = b.shape(of.value(0)?).clone();
+        let lead = shape.rank() - 2;
+        let input = [shape[lead], shape[lead + 1]];
+        let g = wide(b, of.gradient)?;
+        // Windows of one size, which do not overlap.
+        let is_even = (0..2).all(|d| self.size[d] > 0 && input[d].is_multiple_of(self.size[d]));
+        let op = if is_even {
+            let kernel: SmallVec<_> = (0..2).map(|d| input[d] / self.size[d]).collect();
+            Composite::from(PoolGradient {
+                spec: PoolSpec {
+                    kind: PoolKind::Avg,
+                    stride: kernel.clone(),
+                    kernel,
+                    padding: SmallVec::from_slice(&[0, 0]),
+                },
+                input: SmallVec::from_slice(&input),
+            })
+        } else {
+            Composite::from(AdaptiveAvgPoolGradient { input })
+        };
+        b.push(Op::from(op), &[g.into()]).map(|dx| of.first(dx))
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
@@ -151,7 +183,8 @@ pub(super) fn name(spec: &PoolSpec) -> &'static str {
     }
 }
 
-fn axes(spec: &PoolSpec, x: &Shape) -> Result<[Axis; 3]> {
+/// The axes of a pooling of a shape, the innermost last, behind as many of one element as are left of three.
+pub(in crate::ops) fn axes(spec: &PoolSpec, x: &Shape) -> Result<[Axis; 3]> {
     let spatial = spec.kernel.len();
     if !(1..=3).contains(&spatial) || spec.stride.len() != spatial || spec.padding.len() != spatial
     {

@@ -4,6 +4,7 @@ pub mod conv;
 pub mod depthwise;
 pub mod interpolate;
 pub mod pool;
+pub mod pool_gradient;
 pub mod shifted;
 pub mod turned;
 pub mod weight;

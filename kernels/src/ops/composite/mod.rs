@@ -15,6 +15,7 @@ mod build;
 pub(crate) mod einsum;
 pub(crate) mod loss;
 pub(crate) mod norm;
+pub(crate) mod pool;
 pub(crate) mod product;
 pub(crate) mod random;
 pub(crate) mod reduction;
@@ -72,12 +73,15 @@ operators! {
             Einsum(einsum::Einsum),
             Attention(attention::Attention),
             AttentionGradient(attention::AttentionGradient),
+            AdaptiveAvgPoolGradient(pool::AdaptiveAvgPoolGradient),
             Triangle(arrange::Triangle),
             Roll(arrange::Roll),
             OneHot(arrange::OneHot),
             Loss(loss::ReducedLoss),
         }
-        boxed {}
+        boxed {
+            PoolGradient(pool::PoolGradient),
+        }
         constants {
             Gelu = activation::GELU,
             GeluTanh = activation::GELU_TANH,

@@ -24,7 +24,7 @@ fn iota(b: &mut dyn OpBuilder, shape: &[usize], dim: usize) -> Result<ValueId> {
 }
 
 /// What no element is less than.
-pub(super) fn least(dtype: DType) -> Scalar {
+pub(in crate::ops) fn least(dtype: DType) -> Scalar {
     match dtype.int_range() {
         Some((least, _)) => Scalar::Int(least),
         None if dtype == DType::Bool => Scalar::Int(0),
@@ -39,7 +39,7 @@ pub fn is_whole(spec: &PoolSpec, sizes: &[usize]) -> bool {
 }
 
 /// The windows, a view of `x` padded `with` a number: `[.., outputs.., kernel..]`.
-pub(super) fn windows(
+pub(in crate::ops) fn windows(
     spec: &PoolSpec,
     b: &mut dyn OpBuilder,
     x: ValueId,

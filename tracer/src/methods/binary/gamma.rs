@@ -103,16 +103,18 @@ fn stirling(a: &Tensor) -> Tensor {
     polynomial(STIRLING.into_iter(), &inverse.square()) * inverse
 }
 
-/// ln(μᵏ·e^(−μ) / k!) of counts k ≥ 0 and a mean μ ≥ 1: the logarithm of a Poisson probability. It is that of k + 8, where
-/// Stirling's series holds, less the logarithm of what eight more factors change. Nothing large cancels, so that it holds
-/// for all means.
+/// ln(μᵏ·e^(−μ) / k!) of counts k ≥ 0 and a mean μ ≥ 1: the logarithm of a Poisson probability. It is taken of k + 8, from
+/// where on Stirling's series holds, and of the eight factors between. Its error grows with the distance of k from μ alone:
+/// it is 10⁻⁵ a deviation from a mean of 10²².
 #[track_caller]
 pub fn log_poisson(k: &Tensor, mean: &Tensor) -> Tensor {
     let more = k + 8.0;
     let last = &more / mean;
     let factors = (1..8).fold(last, |product, i| product * ((k + f64::from(i)) / mean));
     let scale = factors / (&more * (2.0 * PI)).sqrt();
-    scale.log() - fall(&more, mean) - stirling(&more)
+    let off = &more - mean;
+    let fall = &more * (&off / mean).log1p() - off;
+    scale.log() - fall - stirling(&more)
 }
 
 /// xᵃ·e⁻ˣ / Γ(a + 1).

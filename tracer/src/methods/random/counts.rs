@@ -148,7 +148,7 @@ impl Generator {
         let a = &b * 0.0248 + p * 0.01 - 0.0873;
         let inverse = (5.1 / &b + 2.83) * deviation;
         let mode = ((n + 1.0) * p).floor();
-        // That of k successes is a product of Poisson probabilities, and of a factor that is the same for all k.
+        // The probability of k successes is a product of Poisson probabilities, and of a factor that is the same for all k.
         let (successes, failures) = (n * p, n * (1.0 - p));
         let log = |k: &Tensor| log_poisson(k, &successes) + log_poisson(&(n - k), &failures);
         let most = log(&mode);

@@ -4,13 +4,11 @@
 //! r + j·s is below the window's size, for a few j. So the windows that cover an element are a view of the padded result,
 //! and nothing is scattered. Adaptive windows cover as they are covered: with both sizes exchanged.
 
-use super::definition::{least, windows};
-use super::{AdaptiveAvgPool, PoolSpec};
-use crate::op::gradient::{Adjoint, Gradients, expanded, full, reshaped, wide};
+use crate::op::gradient::{expanded, full, reshaped};
 use crate::op::{Iota, Pad, Permute, Scatter, Unfold};
-use crate::{
-    BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, PoolKind, ReduceKind, ScatterMode, ValueId,
-};
+use crate::ops::pool::definition::{least, windows};
+use crate::ops::pool::{AdaptiveAvgPool, PoolSpec};
+use crate::{BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ScatterMode, ValueId};
 use ferrotrace_runtime::{Result, Scalar, Shape};
 use smallvec::SmallVec;
 
@@ -50,7 +48,12 @@ fn covers(spec: &PoolSpec, input: &[usize], output: &[usize]) -> SmallVec<[Cover
 }
 
 /// The gradient of a mean in equal parts to all of its window, from the result's.
-fn of_means(spec: &PoolSpec, b: &mut dyn OpBuilder, g: ValueId, from: &Shape) -> Result<ValueId> {
+pub(super) fn of_means(
+    spec: &PoolSpec,
+    b: &mut dyn OpBuilder,
+    g: ValueId,
+    from: &Shape,
+) -> Result<ValueId> {
     let lead = from.rank() - spec.kernel.len();
     let axes = covers(spec, &from[lead..], &b.shape(g)[lead..]);
     let taps: usize = spec.kernel.iter().product();
@@ -63,24 +66,19 @@ fn of_means(spec: &PoolSpec, b: &mut dyn OpBuilder, g: ValueId, from: &Shape) ->
     summed(b, seen, &axes, from)
 }
 
-/// The gradient of a maximum goes to the first element that has it, that of a mean in equal parts to all of the window.
-pub(super) fn vjp(spec: &PoolSpec, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
-    let x = of.value(0)?;
+/// The gradient of a maximum, from the result's: it goes to the first element that has it.
+pub(super) fn of_maxima(
+    spec: &PoolSpec,
+    b: &mut dyn OpBuilder,
+    g: ValueId,
+    x: ValueId,
+) -> Result<ValueId> {
     let from = b.shape(x).clone();
     let lead = from.rank() - spec.kernel.len();
-    let output = b.shape(of.gradient).clone();
-    let g = wide(b, of.gradient)?;
-    let dtype = b.dtype(g);
-    if from.numel() == 0 || output.numel() == 0 {
-        return full(b, &from, 0.0, dtype).map(|g| of.first(g));
-    }
-    if spec.kind == PoolKind::Avg {
-        return of_means(spec, b, g, &from).map(|g| of.first(g));
-    }
-    let axes = covers(spec, &from[lead..], &output[lead..]);
-    let first = first_greatest(spec, b, x)?;
+    let axes = covers(spec, &from[lead..], &b.shape(g)[lead..]);
+    let first = first_greatest(spec, b, x, &axes)?;
     if axes.iter().map(|axis| axis.most).product::<usize>() > COVERING {
-        return scattered(b, (g, first), &axes, &from).map(|g| of.first(g));
+        return scattered(b, (g, first), &axes, &from);
     }
     let parts = covering(b, g, &axes, Scalar::Float(0.0))?;
     let first = covering(b, first, &axes, Scalar::Int(-1))?;
@@ -91,16 +89,44 @@ pub(super) fn vjp(spec: &PoolSpec, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> R
     };
     let hit = b.binary(BinaryOp::Eq, first, tap)?;
     let seen = b.select(hit, parts, 0.0)?;
-    summed(b, seen, &axes, &from).map(|g| of.first(g))
+    summed(b, seen, &axes, &from)
 }
 
-/// The first greatest element of each window, in row-major order of its elements.
-fn first_greatest(spec: &PoolSpec, b: &mut dyn OpBuilder, x: ValueId) -> Result<ValueId> {
+/// The first greatest element of each window, in row-major order of its elements; none of the padding, which is as great
+/// as −∞.
+fn first_greatest(
+    spec: &PoolSpec,
+    b: &mut dyn OpBuilder,
+    x: ValueId,
+    axes: &[Cover],
+) -> Result<ValueId> {
     let (rank, spatial) = (b.shape(x).rank(), spec.kernel.len());
     let least = least(b.dtype(x));
     let windows = windows(spec, b, x, least)?;
     let mask = (rank..rank + spatial).fold(0, |mask, d| mask | 1u64 << d);
-    b.reduce(ReduceKind::ArgMax, windows, mask, false)
+    let greatest = b.reduce(ReduceKind::ArgMax, windows, mask, false)?;
+    // No element of a window is before the first one that is not padding.
+    let mut first = None;
+    for (i, axis) in axes.iter().enumerate() {
+        if axis.padding > 0 {
+            let mut shape = Shape::new(&[1; 3][..axes.len()]);
+            shape.dims_mut()[i] = axis.output;
+            let window = b.push(Op::Iota(Iota { shape, dim: i }), &[])?;
+            let start = b.mul(window, axis.stride as i64)?;
+            let padded = b.binary(BinaryOp::Sub, axis.padding as i64, start)?;
+            let padded = b.binary(BinaryOp::Maximum, padded, 0i64)?;
+            let below: usize = axes[i + 1..].iter().map(|axis| axis.kernel).product();
+            let taps = b.mul(padded, below as i64)?;
+            first = Some(match first {
+                Some(first) => b.add(first, taps)?,
+                None => taps,
+            });
+        }
+    }
+    match first {
+        Some(first) => b.binary(BinaryOp::Maximum, greatest, first),
+        None => Ok(greatest),
+    }
 }
 
 /// The windows that cover each element: `[.., steps, 1, windows]` for each dimension of `[.., outputs]`, with `fill` where
@@ -284,41 +310,33 @@ fn lengths(
     b.sub(end, start).map(Some)
 }
 
-/// The sum of the parts of the means that cover an element: the mean over adaptive windows of the result, times how many
-/// there are.
-pub(super) fn adaptive(b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
-    let from = b.shape(of.value(0)?).clone();
-    let lead = from.rank() - 2;
-    let to = b.shape(of.gradient).clone();
-    let g = wide(b, of.gradient)?;
+/// The gradient of means over adaptive windows: the sum of the parts of the means that cover an element is the mean over
+/// adaptive windows of the result, times how many there are.
+pub(super) fn of_adaptive_means(
+    sizes: [usize; 2],
+    b: &mut dyn OpBuilder,
+    g: ValueId,
+) -> Result<ValueId> {
+    let to = b.shape(g).clone();
+    let lead = to.rank() - 2;
+    let from: Shape = to[..lead].iter().chain(&sizes).copied().collect();
     let dtype = b.dtype(g);
     if from.numel() == 0 || to.numel() == 0 {
-        return full(b, &from, 0.0, dtype).map(|g| of.first(g));
-    }
-    let sizes = [from[lead], from[lead + 1]];
-    if (0..2).all(|d| sizes[d].is_multiple_of(to[lead + d])) {
-        let kernel: SmallVec<_> = (0..2).map(|d| sizes[d] / to[lead + d]).collect();
-        let spec = PoolSpec {
-            kind: PoolKind::Avg,
-            stride: kernel.clone(),
-            kernel,
-            padding: SmallVec::from_slice(&[0, 0]),
-        };
-        return of_means(&spec, b, g, &from).map(|g| of.first(g));
+        return full(b, &from, 0.0, dtype);
     }
     let mut part = g;
     for d in 0..2 {
-        if let Some(count) = lengths(b, (from[lead + d], to[lead + d]), d)? {
+        if let Some(count) = lengths(b, (sizes[d], to[lead + d]), d)? {
             let count = b.cast(count, dtype)?;
             part = b.div(part, count)?;
         }
     }
     let mut dx = b.push(Op::from(AdaptiveAvgPool { size: sizes }), &[part.into()])?;
     for d in 0..2 {
-        if let Some(count) = lengths(b, (to[lead + d], from[lead + d]), d)? {
+        if let Some(count) = lengths(b, (to[lead + d], sizes[d]), d)? {
             let count = b.cast(count, dtype)?;
             dx = b.mul(dx, count)?;
         }
     }
-    Ok(of.first(dx))
+    Ok(dx)
 }
