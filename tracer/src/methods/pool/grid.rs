@@ -28,8 +28,51 @@ struct Positions {
     volume: bool,
 }
 
-/// Whole places along a dimension, and the weights of the elements there.
-type Tap = (Tensor, Option<Tensor>);
+/// An element that is read at each position.
+struct Tap {
+    /// Its place, of whole numbers inside the image.
+    at: Tensor,
+    /// Whether it is meant: the place that was asked for lies inside; nothing where all do.
+    inside: Option<Tensor>,
+    /// Its weight, if it is not the only one.
+    weight: Option<Tensor>,
+}
+
+impl Tap {
+    /// At a place along a dimension of size `n`, that may lie outside.
+    fn new(place: &Tensor, n: usize, weight: Option<Tensor>) -> Tap {
+        let inside = place.ge(0.0).logical_and(&place.lt(n as f64));
+        Tap {
+            at: inside.where_cond(place, 0.0).to_dtype(DType::I64),
+            inside: Some(inside),
+            weight,
+        }
+    }
+
+    /// At a place inside.
+    fn inside(place: &Tensor, weight: Option<Tensor>) -> Tap {
+        Tap {
+            at: place.to_dtype(DType::I64),
+            inside: None,
+            weight,
+        }
+    }
+
+    /// What one of the dimensions before and one along another, of size `n`, are together. `rows` is the place before, times `n`.
+    fn and(&self, rows: &Tensor, other: &Tap) -> Tap {
+        let both = |a: &Option<Tensor>, b: &Option<Tensor>, f: fn(&Tensor, &Tensor) -> Tensor| {
+            match (a, b) {
+                (Some(a), Some(b)) => Some(f(a, b)),
+                (a, b) => a.as_ref().or(b.as_ref()).cloned(),
+            }
+        };
+        Tap {
+            at: rows + &other.at,
+            inside: both(&self.inside, &other.inside, |a, b| a.logical_and(b)),
+            weight: both(&self.weight, &other.weight, |a, b| a * b),
+        }
+    }
+}
 
 impl Positions {
     /// Places among `n` elements.
@@ -70,22 +113,28 @@ impl Positions {
         odd.where_cond(&(span - &rest), &rest) + low
     }
 
-    /// Elements along a dimension of size `n` and their weights, by which a place between them is computed.
+    /// Elements along a dimension of size `n`, by which a place between them is computed.
     fn taps(self, at: &Tensor, n: usize) -> Vec<Tap> {
         let at = self.places(at, n);
+        let tap = |place: &Tensor, weight| match self.padding {
+            GridPadding::Zeros => Tap::new(place, n, weight),
+            GridPadding::Border | GridPadding::Reflection => Tap::inside(place, weight),
+        };
         match self.kind {
-            Interpolation::Nearest => vec![(self.within(at, n).round(), None)],
+            Interpolation::Nearest => vec![tap(&self.within(at, n).round(), None)],
             Interpolation::Bicubic => {
                 let low = at.floor();
                 let weights = cubic_weights(&(&at - &low)).into_iter();
-                let tap = |(j, weight)| (self.within(&low + (j as f64 - 1.0), n), Some(weight));
+                let tap = |(j, weight)| tap(&self.within(&low + (j as f64 - 1.0), n), Some(weight));
                 weights.enumerate().map(tap).collect()
             }
             _ => {
                 let at = self.within(at, n);
                 let low = at.floor();
                 let part = &at - &low;
-                vec![(low.clone(), Some(1.0 - &part)), (low + 1.0, Some(part))]
+                // Behind the last element there is one of weight 0.
+                let next = Tap::new(&(&low + 1.0), n, Some(part.clone()));
+                vec![tap(&low, Some(1.0 - part)), next]
             }
         }
     }
@@ -105,34 +154,16 @@ fn cubic_weights(part: &Tensor) -> [Tensor; 4] {
     ]
 }
 
-/// Elements of images, `[N, C, sizes..]`, at whole places along each dimension, and whether they lie inside.
-fn elements(x: &Tensor, places: &[&Tensor]) -> Option<(Tensor, Tensor)> {
-    let sizes = &x.shape()[2..];
-    let (mut at, mut inside): (Option<Tensor>, Option<Tensor>) = (None, None);
-    for (&place, &n) in places.iter().zip(sizes) {
-        let is = place.ge(0.0).logical_and(&place.lt(n as f64));
-        let place = is.where_cond(place, 0.0).to_dtype(DType::I64);
-        inside = Some(match inside {
-            None => is,
-            Some(before) => is.logical_and(&before),
-        });
-        at = Some(match at {
-            None => place,
-            Some(before) => before * n as i64 + place,
-        });
-    }
-    let at = at?;
+/// Elements of images, `[N, C, sizes..]`, at places of their flat planes.
+fn elements(x: &Tensor, at: &Tensor) -> Tensor {
     let (batch, channels) = (x.shape()[0], x.shape()[1]);
-    let (all, asked) = (
-        sizes.iter().product::<usize>(),
-        at.shape()[1..].iter().product::<usize>(),
-    );
+    let plane = x.shape()[2..].iter().product::<usize>();
+    let asked = at.shape()[1..].iter().product::<usize>();
     let flat = at.reshape([batch, 1, asked]);
     let found = x
-        .reshape([batch, channels, all])
+        .reshape([batch, channels, plane])
         .gather(2, &flat.expand([batch, channels, asked]));
-    let shape = [&[batch, channels], &at.shape()[1..]].concat();
-    Some((found.reshape(shape), inside?.unsqueeze(1)))
+    found.reshape([&[batch, channels], &at.shape()[1..]].concat())
 }
 
 impl Tensor {
@@ -204,33 +235,34 @@ impl Tensor {
         }
         let compute = dtype.compute();
         let (x, grid) = (self.to_dtype(compute), grid.to_dtype(compute));
-        // A grid's last dimension counts from the last dimension of images.
-        let taps: Vec<Vec<Tap>> = (0..rank)
-            .map(|d| positions.taps(&grid.select(-1, (rank - 1 - d) as isize), own[2 + d]))
-            .collect();
-        let count: usize = taps.iter().map(Vec::len).product();
-        let mut sum: Option<Tensor> = None;
-        for mut i in 0..count {
-            let mut chosen = Vec::new();
-            for taps in taps.iter().rev() {
-                chosen.push(&taps[i % taps.len()]);
-                i /= taps.len();
-            }
-            chosen.reverse();
-            let places: Vec<&Tensor> = chosen.iter().map(|(place, _)| place).collect();
-            let weights = chosen.iter().filter_map(|(_, weight)| weight.as_ref());
-            let weight = weights.cloned().reduce(|a, b| a * b);
-            let Some((found, inside)) = elements(&x, &places) else {
+        let mut all: Vec<Tap> = Vec::new();
+        for (d, &n) in own[2..].iter().enumerate() {
+            // A grid's last dimension counts from the last dimension of images.
+            let taps = positions.taps(&grid.select(-1, (rank - 1 - d) as isize), n);
+            if d == 0 {
+                all = taps;
                 continue;
+            }
+            let mut joint = Vec::with_capacity(all.len() * taps.len());
+            for before in &all {
+                let rows = &before.at * n as i64;
+                joint.extend(taps.iter().map(|tap| before.and(&rows, tap)));
+            }
+            all = joint;
+        }
+        let mut sum: Option<Tensor> = None;
+        for tap in all {
+            let found = elements(&x, &tap.at);
+            let inside = tap.inside.map(|inside| inside.unsqueeze(1));
+            let seen = |x: Tensor| match &inside {
+                None => x,
+                Some(inside) => inside.where_cond(&x, 0.0),
             };
-            let value = match weight.map(|weight| weight.unsqueeze(1)) {
-                None => inside.where_cond(&found, 0.0),
+            let value = match tap.weight.map(|weight| weight.unsqueeze(1)) {
+                None => seen(found),
                 // Zeros beyond a volume are not weighted: a position that is no number has no weights.
-                Some(weight) if rank == 3 => {
-                    let weight = inside.where_cond(&weight, 0.0);
-                    inside.where_cond(&(found * weight), 0.0)
-                }
-                Some(weight) => inside.where_cond(&found, 0.0) * weight,
+                Some(weight) if rank == 3 => seen(found * seen(weight)),
+                Some(weight) => seen(found) * weight,
             };
             sum = Some(match sum {
                 None => value,
