@@ -246,4 +246,20 @@ pub const CASES: &[Case] = &[
     ("poisson_counts", &[Floats(&[512, 512])], |v| {
         (v[0].abs() * 8.0).poisson()
     }),
+    // Reductions of what does not lie row-major, and of long columns of few rows.
+    ("sum_of_transposed", &[Floats(&[1000, 1000])], |v| {
+        v[0].t().sum(..)
+    }),
+    ("sums_of_permuted", &[Floats(&[1000, 30, 100])], |v| {
+        v[0].permute([0, 2, 1]).sum(0)
+    }),
+    ("places_of_permuted", &[Floats(&[1000, 30, 100])], |v| {
+        v[0].permute([2, 0, 1]).argmax(2)
+    }),
+    ("columns_less_means", &[Floats(&[100_000, 10])], |v| {
+        &v[0] - v[0].mean_keepdim(0)
+    }),
+    ("softmax_over_points", &[Floats(&[100_000, 10])], |v| {
+        v[0].softmax(0)
+    }),
 ];

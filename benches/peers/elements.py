@@ -183,6 +183,11 @@ CASES = {
     "orthonormal_columns": ([floats(2048, 512)], lambda x: torch.linalg.qr(x)[0]),
     "gamma_numbers": ([floats(512, 512)], lambda x: torch._standard_gamma(x.abs() + 0.5)),
     "poisson_counts": ([floats(512, 512)], lambda x: torch.poisson(x.abs() * 8)),
+    "sum_of_transposed": ([floats(1000, 1000)], lambda x: x.t().sum()),
+    "sums_of_permuted": ([floats(1000, 30, 100)], lambda x: x.permute(0, 2, 1).sum(0)),
+    "places_of_permuted": ([floats(1000, 30, 100)], lambda x: x.permute(2, 0, 1).argmax(2)),
+    "columns_less_means": ([floats(100_000, 10)], less_mean),
+    "softmax_over_points": ([floats(100_000, 10)], lambda x: x.softmax(0)),
 }
 
 for name, (inputs, program) in CASES.items():

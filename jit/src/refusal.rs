@@ -46,7 +46,7 @@ pub enum Refusal {
     ScalarRows,
     /// One computes bytes alone, with a lane for each byte, and the other does not.
     ByteLanes,
-    /// A scan would meet its columns in another order (ir C1).
+    /// A scan, or the search for the first position of an extreme, would meet its columns in another order (ir C1).
     ScanOrder,
     /// A scan walks whole rows, and the reduction is split over threads (L-34).
     SplitScan,
@@ -78,6 +78,8 @@ pub enum Refusal {
     Measured,
     /// The loop over which the smaller node would be repeated leaves too few rows to run in parallel.
     TooFewRows,
+    /// The rows, across which columns lie in memory, fill no vector, and the columns, which would be walked again, no cache.
+    NarrowRows,
 }
 
 impl Refusal {
@@ -113,7 +115,9 @@ impl Refusal {
             Refusal::ByteLanes => {
                 "operations on bytes would have as few lanes as those on wider numbers"
             }
-            Refusal::ScanOrder => "a scan would meet its columns in another order",
+            Refusal::ScanOrder => {
+                "a scan, or a search for a position, would meet its columns in another order"
+            }
             Refusal::SplitScan => "a scan walks whole rows, the reduction is split over threads",
             Refusal::ScannedSearch => "the position of a NaN cannot be searched for in a scan",
             Refusal::AcrossPanels => "it reads, reduces or stores across the panels of the product",
@@ -131,6 +135,7 @@ impl Refusal {
             }
             Refusal::Measured => "apart they were measured to be no slower",
             Refusal::TooFewRows => "too few rows would run in parallel",
+            Refusal::NarrowRows => "rows that fill no vector would store long columns",
         }
     }
 }

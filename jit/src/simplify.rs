@@ -107,6 +107,11 @@ impl OpBuilder for Simplifier<'_> {
         {
             return Ok(scanned);
         }
+        if let Some(reduce) = op.as_reduce()
+            && let Some(reduced) = self.reduction_in_order(reduce, operands)?
+        {
+            return Ok(reduced);
+        }
         if op.is_matmul()
             && !self.is_for_device()
             && let Some(dtype) = self.copied_to(operands)?

@@ -56,6 +56,11 @@ thresholds! {
     tiled_elements: usize = 1 << 10, "elements", "`elements` in benches/RESULTS.md: a kernel's start against reads across memory";
     /// Values of fewer elements are stored row-major, whatever they read (ir L12: small values have one order).
     order_elements: usize = 1 << 12, "elements", "an estimate";
+    /// Rows of reductions of so many elements are computed in the order in which most operands lie.
+    turned_rows: usize = 16, "elements", "`elements` in benches/RESULTS.md (`sums_of_permuted`)";
+    /// Reductions of so many elements take them in the order in which they lie. Windows of pools, which have an order of
+    /// their own, are smaller.
+    turned_columns: usize = 128, "elements", "`elements` in benches/RESULTS.md (`sum_of_transposed`)";
 
     /// Matrix products that are summed are one of longer rows where theirs have at most half as many elements.
     summed_length: usize = 256, "elements", "an estimate: a product reads and writes the sum as often as it computes 256 terms";
@@ -125,6 +130,8 @@ thresholds! {
     phases_waste: f64 = 1.25, "times", "an H200: 1.03 of the time of phases apart at 1.13, 1.8 at 1.27";
     /// A reduction into fewer results than this over a large input is split into chunks.
     split_rows: usize = 4, "rows", "an estimate, which measuring may change";
+    /// Fewer adjacent rows, whose columns lie across memory, fill no vector.
+    narrow_rows: usize = 16, "rows", "`elements` in benches/RESULTS.md (`columns_less_means`, `softmax_over_points`)";
     /// Elements from which such a reduction is split.
     split_elements: usize = 1 << 16, "elements", "an estimate";
     /// Threads that fill a device: rows that have fewer are cut where that pays.

@@ -251,6 +251,18 @@ impl FusedNode {
         })
     }
 
+    /// Whether results depend on the order of columns: those of a scan, or the first position of an extreme.
+    fn needs_order(&self) -> bool {
+        let searches = |value: &BodyValue| {
+            let position = match &value.op {
+                BodyOp::Reduce { position, .. } => position.as_ref(),
+                _ => None,
+            };
+            position.is_some()
+        };
+        self.scans() || self.body.values().iter().any(searches)
+    }
+
     /// Whether a scatter is among the stores.
     pub fn scatters(&self) -> bool {
         let at = |s: &Store| s.update.as_ref().and_then(Update::at);
@@ -405,8 +417,8 @@ impl FusedNode {
             let column = column.substitute(&of, extents.as_slice()).recombine();
             column == flat_index(red, iter.len()).recombine()
         };
-        if (earlier.scans() && !in_order(earlier, first))
-            || (later.scans() && !in_order(later, second))
+        if (earlier.needs_order() && !in_order(earlier, first))
+            || (later.needs_order() && !in_order(later, second))
         {
             return Err(Refusal::ScanOrder);
         }
@@ -628,7 +640,24 @@ impl FusedNode {
         if !self.red.is_empty() && !self.reduces() && self.rows() < fewest && self.cols() > 1024 {
             return Err(Refusal::TooFewRows);
         }
+        if self.stores_in_parts_of_vectors(policy) {
+            return Err(Refusal::NarrowRows);
+        }
         Ok(())
+    }
+
+    /// Whether lanes that run along fewer rows than a vector has would walk columns again that no cache holds, to store what
+    /// depends on reductions of them. A kernel of its own stores whole vectors.
+    fn stores_in_parts_of_vectors(&self, policy: &Policy) -> bool {
+        let thresholds = &policy.thresholds;
+        let (Some(&last), true) = (self.iter.last(), policy.target.splits_reductions) else {
+            return false;
+        };
+        let narrow = last < thresholds.narrow_rows
+            && last.saturating_mul(self.cols()) >= thresholds.split_elements;
+        let columns = self.iter.len()..self.extents().len();
+        let stores = |s: &Store| columns.clone().any(|v| s.index.uses(Var(v as u32)));
+        narrow && self.reduces() && self.stores.iter().any(stores) && self.has_strided_columns()
     }
 }
 

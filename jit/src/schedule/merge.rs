@@ -99,6 +99,28 @@ pub(crate) fn exchanged(mut node: FusedNode, at: usize) -> FusedNode {
     })
 }
 
+/// A reduction of at least so many columns with the row variable of as many turns last along which most loads are contiguous,
+/// if they are along neither the last one nor the columns: lanes run along it. Its few results are stored with a distance between them.
+pub(crate) fn rows_along_memory(node: FusedNode, least: usize) -> FusedNode {
+    let (rows, extents) = (node.iter.len(), node.extents());
+    let columns = rows..extents.len();
+    let by_column = |s: &super::Store| columns.clone().any(|v| s.index.uses(Var(v as u32)));
+    let few = node.cols() < least || rows < 2;
+    if few || !node.reduces() || node.updates() || node.stores.iter().any(by_column) {
+        return node;
+    }
+    let contiguous = |v: usize| {
+        let along = |(_, _, index): &(_, _, &Expr)| index.coefficient(Var(v as u32)).abs() == 1;
+        node.loads().filter(along).count()
+    };
+    let inner = contiguous(rows - 1).max(contiguous(extents.len() - 1));
+    let best = (0..rows - 1).rev().max_by_key(|&v| contiguous(v));
+    match best.filter(|&v| extents[v] >= least && contiguous(v) > inner) {
+        Some(at) => exchanged(node, at),
+        None => node,
+    }
+}
+
 /// A node whose loops were changed, with other expressions for its variables.
 fn renumbered(mut node: FusedNode, of: &dyn Fn(usize) -> Option<Expr>) -> FusedNode {
     let extents = node.extents();

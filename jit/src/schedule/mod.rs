@@ -42,7 +42,7 @@ pub use epilogue::Epilogue;
 use fused::Pairs;
 pub use fused::{Dependence, FusedNode, Product, Store};
 pub(crate) use fused::{moved, roots};
-pub(crate) use merge::{exchanged, merge_loops, merge_under_conditions};
+pub(crate) use merge::{exchanged, merge_loops, merge_under_conditions, rows_along_memory};
 pub use moments::Moment;
 pub use prologue::Prologue;
 pub use sides::{Side, Sides};

@@ -1,11 +1,11 @@
-//! Scans along dimensions in the order in which they lie in memory.
+//! Scans and reductions along dimensions in the order in which they lie in memory.
 
 use super::Simplifier;
 use super::shaping::{inverse, permute};
 use crate::graph::{Graph, NodeOp};
-use ferrotrace_kernels::op::Scan;
+use ferrotrace_kernels::op::{Reduce, Scan};
 use ferrotrace_kernels::ops::order::{self, Order};
-use ferrotrace_kernels::{Op, OpBuilder, Operand, ValueId};
+use ferrotrace_kernels::{Op, OpBuilder, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::{Layout, Result};
 use smallvec::SmallVec;
 
@@ -62,6 +62,41 @@ impl Simplifier<'_> {
         });
         let scanned = self.keep(op, &[turned.into()])?;
         permute(self, scanned, &inverse(&order)).map(Some)
+    }
+
+    /// The reduction of many elements of an operand that does not lie row-major, with the dimensions that are reduced in the
+    /// order of memory, where the result names none of their positions: loops over columns then walk along memory. None where
+    /// they do already.
+    pub(super) fn reduction_in_order(
+        &mut self,
+        reduce: &Reduce,
+        operands: &[Operand],
+    ) -> Result<Option<ValueId>> {
+        let &[Operand::Value(x)] = operands else {
+            return Ok(None);
+        };
+        let is_reduced = |d: &usize| reduce.mask >> d & 1 == 1;
+        let shape = self.graph.shape(x);
+        let sizes = (0..shape.rank()).filter(is_reduced).map(|d| shape[d]);
+        let is_place = matches!(reduce.kind, ReduceKind::ArgMax | ReduceKind::ArgMin);
+        if is_place || sizes.product::<usize>() < self.policy.thresholds.turned_columns {
+            return Ok(None);
+        }
+        let Some(order) = self.order_of(x).filter(|order| !order::is_row_major(order)) else {
+            return Ok(None);
+        };
+        let mut reduced = order.iter().copied().filter(is_reduced);
+        let next = |d: usize| match is_reduced(&d) {
+            true => reduced.next(),
+            false => Some(d),
+        };
+        let turn: Option<Vec<usize>> = (0..order.len()).map(next).collect();
+        let Some(turn) = turn.filter(|turn| !turn.is_sorted()) else {
+            return Ok(None);
+        };
+        let turned = permute(self, x, &turn)?;
+        let op = Op::from(reduce.clone());
+        self.keep(op, &[turned.into()]).map(Some)
     }
 
     /// The order of a value's dimensions in memory, as far as views and elementwise operators keep that of data; none where

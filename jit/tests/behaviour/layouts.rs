@@ -5,6 +5,7 @@ use crate::common::{kept, noise};
 use ferrotrace_jit::lower::{Lowered, lower};
 use ferrotrace_jit::policy::Policy;
 use ferrotrace_jit::run_eagerly;
+use ferrotrace_jit::simplify::simplify;
 use ferrotrace_kernels::Array;
 
 /// The loops of each generated nest over its result, in the order in which it is stored.
@@ -228,4 +229,42 @@ fn a_turned_result_that_is_reshaped_lies_row_major() {
         %4: f32[10] = reshape(%3) {to: [10]}
         return %3 %4";
     run(text, &[noise(&[2, 5], 1)], 1e-6);
+}
+
+// Many elements are reduced in the order in which they lie; results lie row-major in both modes. Positions of extremes count
+// elements as they are written.
+#[test]
+fn reductions_walk_along_memory() {
+    let text = "
+        %0: f32[200, 6, 20] = input 0 [120, 20, 1]
+        %1: f32[200, 20, 6] = permute(%0) {order: [0, 2, 1]}
+        %2: f32[20, 6] = sum(%1) {dims: [0], keepdim: false}
+        %3: f32[1, 20, 6] = max(%1) {dims: [0], keepdim: true}
+        %4: i64[20, 6] = argmax(%1) {dims: [0], keepdim: false}
+        %5: f32[20, 6, 200] = permute(%0) {order: [2, 1, 0]}
+        %6: f32[] = sum(%5) {dims: [0, 1, 2], keepdim: false}
+        %7: f32[1, 1, 200] = min(%5) {dims: [0, 1], keepdim: true}
+        %8: i64[] = argmax(%5) {dims: [0, 1, 2], keepdim: false}
+        %9: f32[20, 6] = mul(%2, 2.0)
+        return %2 %3 %4 %6 %7 %8 %9";
+    let inputs = [noise(&[200, 6, 20], 7)];
+    let simplified = simplify(&read(text)).unwrap_or_else(|e| panic!("{e}"));
+    let lowering = lower(&simplified, &Policy::default()).unwrap_or_else(|e| panic!("{e}"));
+    let nests = lowering.steps.iter().filter_map(|step| match step {
+        Lowered::Nest(nest) => Some((nest.iter.clone(), nest.red.clone())),
+        Lowered::Call(_) | Lowered::Attention(_) => None,
+    });
+    let loops: Vec<_> = nests.filter(|(_, columns)| !columns.is_empty()).collect();
+    let want = [
+        (vec![20, 6], vec![200]),
+        (vec![20, 6], vec![200]),
+        (vec![20, 6], vec![200]),
+        (vec![], vec![200, 6, 20]),
+        (vec![200], vec![20, 6]),
+        (vec![], vec![20, 6, 200]),
+    ];
+    assert_eq!(loops, want);
+    let [compiled, eager] = strides(text, &inputs);
+    assert_eq!(compiled, eager);
+    run(text, &inputs, 1e-4);
 }

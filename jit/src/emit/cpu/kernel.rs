@@ -29,7 +29,7 @@ use crate::kernel::transform::{
 };
 use crate::policy::Policy;
 use crate::print::c::{Printed, print};
-use crate::schedule::{FusedNode, Moment, merge_loops};
+use crate::schedule::{FusedNode, Moment, merge_loops, rows_along_memory};
 use crate::target::Target;
 use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::support;
@@ -124,10 +124,11 @@ struct Walked {
 }
 
 impl Walked {
-    /// Joins loops, unrolls a short one, sums narrow integers in 32 bits, chooses the vector axis, divides by reciprocals, and
-    /// moves halves as bits.
+    /// Joins loops, exchanges rows, unrolls a short one, sums narrow integers in 32 bits, chooses the vector axis, divides by
+    /// reciprocals, and moves halves as bits.
     fn of(fused: &FusedNode, policy: &Policy) -> Walked {
-        let mut node = narrow_sums(unroll_short(merge_loops(fused.clone()), policy));
+        let node = rows_along_memory(merge_loops(fused.clone()), policy.thresholds.turned_rows);
+        let mut node = narrow_sums(unroll_short(node, policy));
         let ordered = node.is_ordered();
         if node.red.is_empty() {
             // Without columns the last row variable is the vector axis.
