@@ -78,7 +78,7 @@ pub enum Refusal {
     Measured,
     /// The loop over which the smaller node would be repeated leaves too few rows to run in parallel.
     TooFewRows,
-    /// The rows, across which columns lie in memory, fill no vector, and the columns, which would be walked again, no cache.
+    /// Lanes run along fewer rows than a vector has, and would store columns that are longer than a cache part by part.
     NarrowRows,
 }
 
@@ -135,7 +135,9 @@ impl Refusal {
             }
             Refusal::Measured => "apart they were measured to be no slower",
             Refusal::TooFewRows => "too few rows would run in parallel",
-            Refusal::NarrowRows => "rows that fill no vector would store long columns",
+            Refusal::NarrowRows => {
+                "lanes along few rows would store long columns in parts of vectors"
+            }
         }
     }
 }

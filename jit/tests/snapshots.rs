@@ -109,6 +109,11 @@ snapshots! {
         %0: f32[3000, 100] = input 0 [100, 1]
         %1: f32[100] = sum(%0) {dims: [0], keepdim: false}
         return %1";
+    sum_of_permuted: "
+        %0: f32[1000, 30, 100] = input 0 [3000, 100, 1]
+        %1: f32[1000, 100, 30] = permute(%0) {order: [0, 2, 1]}
+        %2: f32[100, 30] = sum(%1) {dims: [0], keepdim: false}
+        return %2";
     sum_of_all: "
         %0: f64[300, 1000] = input 0 [1000, 1]
         %1: f64[] = sum(%0) {dims: [0, 1], keepdim: false}

@@ -130,7 +130,8 @@ thresholds! {
     phases_waste: f64 = 1.25, "times", "an H200: 1.03 of the time of phases apart at 1.13, 1.8 at 1.27";
     /// A reduction into fewer results than this over a large input is split into chunks.
     split_rows: usize = 4, "rows", "an estimate, which measuring may change";
-    /// Fewer adjacent rows, whose columns lie across memory, fill no vector.
+    /// Fewer adjacent rows, whose long columns lie across memory, are reduced in one kernel and stored by another. Of more
+    /// rows, what computes a mean and a variance would lose as much as what computes one of them would win.
     narrow_rows: usize = 16, "rows", "`elements` in benches/RESULTS.md (`columns_less_means`, `softmax_over_points`)";
     /// Elements from which such a reduction is split.
     split_elements: usize = 1 << 16, "elements", "an estimate";

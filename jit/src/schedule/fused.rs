@@ -646,8 +646,8 @@ impl FusedNode {
         Ok(())
     }
 
-    /// Whether lanes that run along fewer rows than a vector has would walk columns again that no cache holds, to store what
-    /// depends on reductions of them. A kernel of its own stores whole vectors.
+    /// Whether lanes that run along fewer rows than a vector has would store, column by column, what depends on reductions of
+    /// columns that no cache holds. A kernel of its own stores whole vectors.
     fn stores_in_parts_of_vectors(&self, policy: &Policy) -> bool {
         let thresholds = &policy.thresholds;
         let (Some(&last), true) = (self.iter.last(), policy.target.splits_reductions) else {

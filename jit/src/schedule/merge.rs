@@ -99,8 +99,9 @@ pub(crate) fn exchanged(mut node: FusedNode, at: usize) -> FusedNode {
     })
 }
 
-/// A reduction of at least so many columns with the row variable of as many turns last along which most loads are contiguous,
-/// if they are along neither the last one nor the columns: lanes run along it. Its few results are stored with a distance between them.
+/// A reduction with the row variable last along which most loads are contiguous, where fewer are along the last one and along
+/// the columns: lanes run along it. Its results, which are stored with a distance between them, are few: it has at least
+/// `least` columns. The row has as many turns.
 pub(crate) fn rows_along_memory(node: FusedNode, least: usize) -> FusedNode {
     let (rows, extents) = (node.iter.len(), node.extents());
     let columns = rows..extents.len();
@@ -110,7 +111,7 @@ pub(crate) fn rows_along_memory(node: FusedNode, least: usize) -> FusedNode {
         return node;
     }
     let contiguous = |v: usize| {
-        let along = |(_, _, index): &(_, _, &Expr)| index.coefficient(Var(v as u32)).abs() == 1;
+        let along = |(.., index): &(_, _, &Expr)| index.coefficient(Var(v as u32)).abs() == 1;
         node.loads().filter(along).count()
     };
     let inner = contiguous(rows - 1).max(contiguous(extents.len() - 1));

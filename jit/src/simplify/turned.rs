@@ -49,7 +49,7 @@ impl Simplifier<'_> {
         let &[Operand::Value(x)] = operands else {
             return Ok(None);
         };
-        let Some(order) = self.order_of(x).filter(|order| !order::is_row_major(order)) else {
+        let Some(order) = self.other_order(x) else {
             return Ok(None);
         };
         let Some(dim) = order.iter().position(|&d| d == scan.dim) else {
@@ -82,7 +82,7 @@ impl Simplifier<'_> {
         if is_place || sizes.product::<usize>() < self.policy.thresholds.turned_columns {
             return Ok(None);
         }
-        let Some(order) = self.order_of(x).filter(|order| !order::is_row_major(order)) else {
+        let Some(order) = self.other_order(x) else {
             return Ok(None);
         };
         let mut reduced = order.iter().copied().filter(is_reduced);
@@ -100,8 +100,8 @@ impl Simplifier<'_> {
     }
 
     /// The order of a value's dimensions in memory, as far as views and elementwise operators keep that of data; none where
-    /// elements repeat.
-    fn order_of(&self, x: ValueId) -> Option<Order> {
+    /// it is row-major, or where elements repeat.
+    fn other_order(&self, x: ValueId) -> Option<Order> {
         let (mut at, mut above) = (x, Vec::new());
         let mut layout = loop {
             let node = self.graph.node(at);
@@ -133,6 +133,6 @@ impl Simplifier<'_> {
             };
             layout = kept.unwrap_or_else(|| Layout::contiguous(node.shape.clone()));
         }
-        order::of_layout(&layout)
+        order::of_layout(&layout).filter(|order| !order::is_row_major(order))
     }
 }

@@ -574,3 +574,25 @@ fn hints_name_what_costs_time() {
         "{hints:?}"
     );
 }
+
+// Few rows with long columns across memory share no kernel with what stores their columns; short columns and more rows do.
+#[test]
+fn long_columns_of_few_rows_are_stored_by_themselves() {
+    for (columns, rows, apart) in [(20_000, 10, true), (1000, 10, false), (20_000, 32, false)] {
+        let text = format!(
+            "%0: f32[{columns}, {rows}] = input 0 [{rows}, 1]
+             %1: f32[1, {rows}] = max(%0) {{dims: [0], keepdim: true}}
+             %2: f32[{columns}, {rows}] = sub(%0, %1)
+             return %2"
+        );
+        let explanation = plan(&text).explain();
+        let narrow = |r: &(_, _, Refusal)| r.2 == Refusal::NarrowRows;
+        assert_eq!(
+            explanation.refusals().iter().any(narrow),
+            apart,
+            "{columns} {rows}"
+        );
+        assert_eq!(explanation.fused_nodes().len(), if apart { 2 } else { 1 });
+        run(&text, &[noise(&[columns, rows], 3)], 1e-6);
+    }
+}

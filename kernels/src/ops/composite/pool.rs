@@ -6,6 +6,7 @@ use super::{Definition, derived, run_definition};
 use crate::arg::{Arg, array};
 use crate::copy::{cast, contiguous};
 use crate::cpu::dense::{elements, elements_mut};
+use crate::cpu::number::Wide;
 use crate::cpu::pool_gradient::{Windows, parts, shares};
 use crate::op::gradient::{full, wide};
 use crate::op::operator::{Inferred, Operator, facts, form, text};
@@ -15,7 +16,7 @@ use crate::ops::tensor;
 use crate::text::{Line, Named};
 use crate::{ArgMeta, Array, Class, OpBuilder, Operand, PoolKind, Sizes, ValueId};
 use definition::{of_adaptive_means, of_maxima, of_means};
-use ferrotrace_runtime::{DType, Error, Result, Shape};
+use ferrotrace_runtime::{DType, Element, Error, Result, Shape};
 use smallvec::SmallVec;
 
 /// The gradient of a pooling's input, in the dtype of its arithmetic: operands the result's gradient and, of maxima, the
@@ -77,16 +78,21 @@ impl Operator for PoolGradient {
 
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         let (g, dtype) = tensor(args, 0)?;
-        let rank = self.input.len().min(g.rank());
-        let (lead, output) = g.split_at(g.rank() - rank);
-        let shape: Shape = lead.iter().chain(&self.input).copied().collect();
-        let axes = axes(&self.spec, &shape)?;
-        let fits = axes[3 - rank..].iter().map(|axis| axis.output);
-        let mut fits = rank == self.spec.kernel.len() && fits.eq(output.iter().copied());
+        let spatial = self.spec.kernel.len();
+        let (input, rank) = (&self.input[..], g.rank());
+        if input.len() != spatial || rank < spatial {
+            return Err(Error::shape(format!(
+                "no result of pooling {input:?}: {dtype}{g}"
+            )));
+        }
+        let (lead, output) = g.split_at(rank - spatial);
+        let shape: Shape = lead.iter().chain(input).copied().collect();
+        let sizes = axes(&self.spec, &shape)?.map(|axis| axis.output);
+        let mut fits = sizes[3 - spatial..] == *output && dtype.is_float();
         if self.spec.kind == PoolKind::Max {
             fits &= *tensor(args, 1)?.0 == shape;
         }
-        match fits && dtype.is_float() {
+        match fits {
             true => Ok((shape, dtype.compute())),
             false => Err(Error::shape(format!(
                 "no result of pooling {shape}: {dtype}{g}"
@@ -98,34 +104,32 @@ impl Operator for PoolGradient {
         if shape.numel() == 0 || array(args, 0)?.shape().numel() == 0 {
             return run_definition(self, args, shape, dtype);
         }
+        match dtype {
+            DType::F64 => self.by_windows::<f64>(args, shape),
+            _ => self.by_windows::<f32>(args, shape),
+        }
+    }
+}
+
+impl PoolGradient {
+    /// The gradient by the ready-made kernel.
+    fn by_windows<T: Element + Wide<Total = f64>>(
+        &self,
+        args: &[Arg],
+        shape: &Shape,
+    ) -> Result<Array> {
         let windows = Windows::of(axes(&self.spec, shape)?);
-        let taps: usize = self.spec.kernel.iter().product();
-        let g = dense(args, 0, dtype)?;
-        let mut out = Array::empty(g.buffer.device(), shape.clone(), dtype)?;
-        match (self.spec.kind, dtype) {
-            (PoolKind::Max, DType::F64) => {
-                let x = dense(args, 1, dtype)?;
-                shares::<f64>(
-                    &windows,
-                    elements(&g)?,
-                    elements(&x)?,
-                    elements_mut(&mut out)?,
-                );
+        let g = dense(args, 0, T::DTYPE)?;
+        let mut out = Array::empty(g.buffer.device(), shape.clone(), T::DTYPE)?;
+        let dx = elements_mut(&mut out)?;
+        match self.spec.kind {
+            PoolKind::Max => {
+                let x = dense(args, 1, T::DTYPE)?;
+                shares::<T>(&windows, elements(&g)?, elements(&x)?, dx);
             }
-            (PoolKind::Max, _) => {
-                let x = dense(args, 1, dtype)?;
-                shares::<f32>(
-                    &windows,
-                    elements(&g)?,
-                    elements(&x)?,
-                    elements_mut(&mut out)?,
-                );
-            }
-            (PoolKind::Avg, DType::F64) => {
-                parts::<f64>(&windows, Some(taps), elements(&g)?, elements_mut(&mut out)?);
-            }
-            (PoolKind::Avg, _) => {
-                parts::<f32>(&windows, Some(taps), elements(&g)?, elements_mut(&mut out)?);
+            PoolKind::Avg => {
+                let taps = self.spec.kernel.iter().product();
+                parts::<T>(&windows, Some(taps), elements(&g)?, dx);
             }
         }
         Ok(out)
@@ -407,6 +411,7 @@ mod tests {
         let g = t(&[1, 2, 2], F32, &[0.0; 4]);
         refused(&of(PoolKind::Avg, &[6, 4]), slice::from_ref(&g));
         refused(&of(PoolKind::Avg, &[4]), slice::from_ref(&g));
+        refused(&of(PoolKind::Avg, &[4; 4]), &[t(&[1; 5], F32, &[0.0])]);
         refused(&of(PoolKind::Avg, &[4, 4]), &[t(&[4], F32, &[0.0; 4])]);
         refused(
             &of(PoolKind::Avg, &[4, 4]),

@@ -81,9 +81,10 @@ fn log_gamma_of_one_more(a: &Tensor) -> Tensor {
     series * a.square() + a * (1.0 - EULER) - a.log1p()
 }
 
-/// a·(d − ln(1 + d)) for d = (x − a)/a, with all digits where x is near a: ln(xᵃ·e⁻ˣ) is a·ln(a) − a less that.
+/// The deviance a·ln(a/x) + x − a (Loader, Fast and Accurate Computation of Binomial Probabilities, 2000), with all
+/// digits where x is near a: ln(xᵃ·e⁻ˣ) is a·ln(a) − a less that.
 #[track_caller]
-fn fall(a: &Tensor, x: &Tensor) -> Tensor {
+fn deviance(a: &Tensor, x: &Tensor) -> Tensor {
     let off = (x - a) / a;
     let near = off.abs().lt(0.4);
     let small = near.where_cond(&off, 0.0);
@@ -98,14 +99,14 @@ fn fall(a: &Tensor, x: &Tensor) -> Tensor {
 
 /// ln Γ(a + 1) − (a + 1/2)·ln(a) + a − ln √2π of a from 8 on, by Stirling's series.
 #[track_caller]
-fn stirling(a: &Tensor) -> Tensor {
+fn stirling_error(a: &Tensor) -> Tensor {
     let inverse = a.recip();
     polynomial(STIRLING.into_iter(), &inverse.square()) * inverse
 }
 
-/// ln(μᵏ·e^(−μ) / k!) of counts k ≥ 0 and a mean μ ≥ 1: the logarithm of a Poisson probability. It is taken of k + 8, from
-/// where on Stirling's series holds, and of the eight factors between. Its error grows with the distance of k from μ alone:
-/// it is 10⁻⁵ a deviation from a mean of 10²².
+/// ln(μᵏ·e^(−μ) / k!) of counts k ≥ 0 and a mean μ ≥ 1: the logarithm of a Poisson probability, from that of k + 8, for which
+/// Stirling's series holds, and the eight factors between. The deviance is taken without its series, which would be most of
+/// the work: the error grows with the distance of k from μ, to 10⁻⁵ one standard deviation from a mean of 10²².
 #[track_caller]
 pub fn log_poisson(k: &Tensor, mean: &Tensor) -> Tensor {
     let more = k + 8.0;
@@ -113,8 +114,8 @@ pub fn log_poisson(k: &Tensor, mean: &Tensor) -> Tensor {
     let factors = (1..8).fold(last, |product, i| product * ((k + f64::from(i)) / mean));
     let scale = factors / (&more * (2.0 * PI)).sqrt();
     let off = &more - mean;
-    let fall = &more * (&off / mean).log1p() - off;
-    scale.log() - fall - stirling(&more)
+    let deviance = &more * (&off / mean).log1p() - off;
+    scale.log() - deviance - stirling_error(&more)
 }
 
 /// xᵃ·e⁻ˣ / Γ(a + 1).
@@ -122,7 +123,8 @@ pub fn log_poisson(k: &Tensor, mean: &Tensor) -> Tensor {
 fn density(a: &Tensor, x: &Tensor) -> Tensor {
     let is_great = a.ge(10.0);
     let great = is_great.where_cond(a, 10.0);
-    let by_distance = -fall(&great, x) - stirling(&great) - (great * (2.0 * PI)).log() * 0.5;
+    let by_distance =
+        -deviance(&great, x) - stirling_error(&great) - (great * (2.0 * PI)).log() * 0.5;
     let small = is_great.where_cond(1.0, a);
     let plain = &small * x.log() - x - (small + 1.0).lgamma();
     is_great.where_cond(&by_distance, &plain).exp()

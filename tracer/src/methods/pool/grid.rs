@@ -28,18 +28,18 @@ struct Positions {
     volume: bool,
 }
 
-/// An element that is read at each position.
+/// An element of the image for each position of the grid.
 struct Tap {
-    /// Its place, of whole numbers inside the image.
+    /// Its place, a whole number inside the image.
     at: Tensor,
-    /// Whether it is meant: the place that was asked for lies inside; nothing where all do.
+    /// Whether the grid asks for this place; it asks for one outside where not. `None` where all are inside.
     inside: Option<Tensor>,
-    /// Its weight, if it is not the only one.
+    /// Its weight; `None` where no other element is read.
     weight: Option<Tensor>,
 }
 
 impl Tap {
-    /// At a place along a dimension of size `n`, that may lie outside.
+    /// The element at a place along a dimension of size `n`, which may lie outside.
     fn new(place: &Tensor, n: usize, weight: Option<Tensor>) -> Tap {
         let inside = place.ge(0.0).logical_and(&place.lt(n as f64));
         Tap {
@@ -49,17 +49,18 @@ impl Tap {
         }
     }
 
-    /// At a place inside.
-    fn inside(place: &Tensor, weight: Option<Tensor>) -> Tap {
+    /// The element at a place inside a dimension of size `n`. The last place may be rounded up to `n`.
+    fn inside(place: &Tensor, n: usize, weight: Option<Tensor>) -> Tap {
         Tap {
-            at: place.to_dtype(DType::I64),
+            at: place.to_dtype(DType::I64).clamp_max(n as i64 - 1),
             inside: None,
             weight,
         }
     }
 
-    /// What one of the dimensions before and one along another, of size `n`, are together. `rows` is the place before, times `n`.
-    fn and(&self, rows: &Tensor, other: &Tap) -> Tap {
+    /// The element that this one, of the dimensions before, and one along the next dimension name together. `rows` is this
+    /// one's place times the size of the next dimension.
+    fn joined(&self, rows: &Tensor, other: &Tap) -> Tap {
         let both = |a: &Option<Tensor>, b: &Option<Tensor>, f: fn(&Tensor, &Tensor) -> Tensor| {
             match (a, b) {
                 (Some(a), Some(b)) => Some(f(a, b)),
@@ -118,7 +119,7 @@ impl Positions {
         let at = self.places(at, n);
         let tap = |place: &Tensor, weight| match self.padding {
             GridPadding::Zeros => Tap::new(place, n, weight),
-            GridPadding::Border | GridPadding::Reflection => Tap::inside(place, weight),
+            GridPadding::Border | GridPadding::Reflection => Tap::inside(place, n, weight),
         };
         match self.kind {
             Interpolation::Nearest => vec![tap(&self.within(at, n).round(), None)],
@@ -246,7 +247,7 @@ impl Tensor {
             let mut joint = Vec::with_capacity(all.len() * taps.len());
             for before in &all {
                 let rows = &before.at * n as i64;
-                joint.extend(taps.iter().map(|tap| before.and(&rows, tap)));
+                joint.extend(taps.iter().map(|tap| before.joined(&rows, tap)));
             }
             all = joint;
         }
